@@ -1,0 +1,182 @@
+//! The bucket that drains evenly: token bucket, GCRA and leaky bucket are this one meter.
+//!
+//! A token bucket counts what is left, a leaky bucket what is used, GCRA when the used part will have drained; the
+//! arithmetic is the same. We keep `used`, in units so small that draining is a whole number: a quota of `a` permits
+//! every `p` µs is reduced to lowest terms a'/p'; one permit is p' units, and a' units drain every microsecond. So
+//! "3 per second" drains 3 units a microsecond from permits of 1 000 000, and nothing is ever rounded but waits.
+//!
+//! ```text
+//!   capacity ┬─────────────  a request passes while used + cost fits below
+//!            │   free
+//!       used ┤▒▒▒▒▒▒▒▒▒▒▒▒▒  drains a' units every µs, never below zero
+//!          0 ┴─────────────
+//! ```
+//!
+//! A reservation may lift `used` above the capacity: the rest is time that waiters have been told to wait. Booked for
+//! a moment `at` beyond the own wait (another rule was slower), `used` is first raised to what will have drained by
+//! then, as if the request came at that moment; else the drain until then would be spent twice.
+//!
+//! Shaped, the bucket is a queue: an admitted request is told when the water ahead of it will have drained.
+//!
+//! Bound: in any span of W µs at most `capacity + W × a'/p'` permits go; shaped, `one request + W × a'/p'`.
+
+use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Steady, Weighed, steady};
+use crate::{
+    bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
+    time::Micros,
+};
+
+/// A bucket's numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Bucket {
+    /// Permits it holds.
+    permits: u64,
+    /// The same in units.
+    capacity: u64,
+    /// Units in one permit (p').
+    unit: u64,
+    /// Units that drain every microsecond (a').
+    drain: u64,
+    /// How far back the clock may step before the state moves with it.
+    tolerance: Micros,
+    /// Whether admitted requests are told to wait for their own drop.
+    shaped: bool,
+}
+
+/// The level at a moment, clock guard applied.
+#[derive(Clone, Copy)]
+struct Level {
+    /// When draining goes on: now, or a little later while a clock that stepped back catches up.
+    base: Micros,
+    used: u64,
+}
+
+impl Bucket {
+    /// `None` if the capacity is too large to count in exact units.
+    pub(crate) fn new(permits: u64, limit: u64, per: Micros, shaped: bool) -> Option<Self> {
+        let (drain, unit) = lowest_terms(limit, per);
+        let capacity = permits.checked_mul(unit).filter(|&units| units < MAX_CAPACITY_UNITS)?;
+        Some(Self { permits, capacity, unit, drain, tolerance: tolerance(per), shaped })
+    }
+
+    /// Units in one permit.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    /// Units that drain every microsecond.
+    pub fn drain(&self) -> u64 {
+        self.drain
+    }
+
+    /// Whether the outflow is shaped.
+    pub fn is_shaped(&self) -> bool {
+        self.shaped
+    }
+
+    /// Units used at `now`.
+    pub fn used(&self, state: &Meter, now: Micros) -> u64 {
+        self.level(state, now).used
+    }
+
+    /// The state of a key that was counted under other numbers. Units differ from quota to quota, so what is used is
+    /// carried over in whole permits, rounded up.
+    pub(crate) fn adopt(&self, old: &Self, state: &Meter, scale: Scale, now: Micros) -> Meter {
+        let level = old.level(state, now);
+        let permits = scale.apply(level.used.div_ceil(old.unit));
+        Meter { at: level.base, used: permits.saturating_mul(self.unit).min(MAX_LEVEL) }
+    }
+
+    #[inline]
+    fn level(&self, state: &Meter, now: Micros) -> Level {
+        match steady(state.at, now, self.tolerance) {
+            Steady::Forward(elapsed) => {
+                let drained = elapsed.0.saturating_mul(self.drain);
+                Level { base: now, used: state.used.saturating_sub(drained) }
+            }
+            // An unseen key has nothing that could be held back.
+            Steady::Held if state.used > 0 => Level { base: state.at, used: state.used },
+            Steady::Held | Steady::Moved(_) => Level { base: now, used: state.used },
+        }
+    }
+
+    /// When `units` of the level will have drained.
+    #[inline]
+    fn drained_at(&self, level: Level, units: u64) -> Micros {
+        level.base + Micros(units.div_ceil(self.drain))
+    }
+}
+
+impl Algorithm for Bucket {
+    type State = Meter;
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.permits
+    }
+
+    #[inline]
+    fn weigh(&self, state: &Meter, cost: u64, now: Micros) -> Weighed {
+        let level = self.level(state, now);
+        let over = (level.used + cost * self.unit).saturating_sub(self.capacity);
+        let free_at = if over == 0 || cost == 0 { now } else { self.drained_at(level, over) };
+        let go_at = if self.shaped && level.used > 0 && cost > 0 {
+            self.drained_at(level, level.used).max(free_at)
+        } else {
+            free_at
+        };
+        Weighed { free_at, go_at }
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Meter, charge: Charge, now: Micros) {
+        let level = self.level(state, now);
+        let drained_until_then = (charge.at - level.base).0.saturating_mul(self.drain);
+        let used = level.used.max(drained_until_then) + charge.cost * self.unit;
+        *state = Meter { at: level.base, used };
+    }
+
+    fn penalize(&self, state: &mut Meter, charge: Charge, now: Micros) {
+        let level = self.level(state, now);
+        let used = level.used.saturating_add(charge.cost.saturating_mul(self.unit)).min(MAX_LEVEL);
+        *state = Meter { at: level.base, used };
+    }
+
+    fn give_back(&self, state: &mut Meter, back: GiveBack, now: Micros) {
+        if !back.last_in_line {
+            return;
+        }
+        let level = self.level(state, now);
+        let used = level.used.saturating_sub(back.cost.saturating_mul(self.unit));
+        *state = Meter { at: level.base, used };
+    }
+
+    #[inline]
+    fn look(&self, state: &Meter, now: Micros) -> Look {
+        let level = self.level(state, now);
+        let remaining = self.capacity.saturating_sub(level.used) / self.unit;
+        let rests_at = if level.used == 0 { now } else { self.drained_at(level, level.used) };
+        Look { remaining, rests_at }
+    }
+
+    fn line_ends(&self, state: &Meter, now: Micros) -> Micros {
+        let level = self.level(state, now);
+        // Shaped, any water may have somebody standing behind it.
+        let waiting = if self.shaped { level.used } else { level.used.saturating_sub(self.capacity) };
+        if waiting == 0 { now } else { self.drained_at(level, waiting) }
+    }
+
+    fn horizon(&self) -> Micros {
+        Micros((MAX_LEVEL - self.capacity) / self.drain)
+    }
+}
+
+/// Permits per microsecond as a fraction in lowest terms.
+pub fn lowest_terms(limit: u64, per: Micros) -> (u64, u64) {
+    let common = greatest_common_divisor(limit, per.0).max(1);
+    (limit / common, per.0 / common)
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

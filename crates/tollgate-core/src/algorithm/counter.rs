@@ -1,0 +1,233 @@
+//! The sliding counter: a count per slice of the window instead of a moment per permit.
+//!
+//! Every slice that still overlaps the window counts in full, so the limit holds in every true window. The price is
+//! stated: a permit may count for up to one slice longer than the window, so at most what arrived in one slice is
+//! missing. (Counting only whole recent slices, as is common, lets one slice too much through instead.)
+//!
+//! ```text
+//!    slices    │ 3 │ 0 │ 2 │ 4 │ 1 │            slice = window ÷ buckets, aligned to the epoch
+//!    window      └──────────────┘ now           the 3 still counts: part of its slice is inside
+//! ```
+//!
+//! A slice leaves when its end is one window old. Reservations are slices ahead, and nobody goes before them.
+//!
+//! Bound: at most `limit` permits in every window; with demand, at least `limit` per window and one slice.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::{Algorithm, Charge, GiveBack, Look, Scale, Steady, Weighed, steady};
+use crate::{
+    bounds::{MAX_WAIT, tolerance},
+    time::Micros,
+};
+
+/// A sliding counter's numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Counter {
+    limit: u64,
+    window: Micros,
+    /// Length of a slice.
+    slice: Micros,
+    tolerance: Micros,
+}
+
+/// The counts of one key, oldest first; slices nobody used are not kept.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CounterState {
+    /// The clock at the last change, to notice when it steps back.
+    last: Micros,
+    slices: SmallVec<[Slice; 4]>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Slice {
+    /// Which slice, counted from the epoch.
+    index: u64,
+    permits: u64,
+}
+
+impl Counter {
+    /// Slices round up to whole microseconds, so they cover the window.
+    pub(crate) fn new(limit: u64, window: Micros, buckets: u32) -> Self {
+        let slice = Micros(window.0.div_ceil(u64::from(buckets)));
+        Self { limit, window, slice, tolerance: tolerance(window) }
+    }
+
+    /// Permits that count at `now`, reservations included.
+    pub fn used(&self, state: &CounterState, now: Micros) -> u64 {
+        let (slices, moment) = self.up_to_date(state, now);
+        self.live(&slices, moment).iter().map(|slice| slice.permits).sum()
+    }
+
+    /// The state of a key that was counted under other numbers. Where slices have another length, each goes where its
+    /// last moment lies, so that none leaves early.
+    pub(crate) fn adopt(&self, old: &Self, state: &CounterState, scale: Scale) -> CounterState {
+        let indexed = state.slices.iter().map(|slice| {
+            let last_moment = old.start(slice) + old.slice - Micros(1);
+            let within_past = if old.start(slice) <= state.last { last_moment.min(state.last) } else { last_moment };
+            let index = if old.slice == self.slice { slice.index } else { self.index(within_past) };
+            (index, scale.apply(slice.permits))
+        });
+        CounterState { last: state.last, slices: SmallVec::from_vec(merged(indexed)) }
+    }
+
+    /// Length of one slice, which is also the slack.
+    pub fn slice(&self) -> Micros {
+        self.slice
+    }
+
+    fn index(&self, moment: Micros) -> u64 {
+        moment.0 / self.slice.0
+    }
+
+    fn start(&self, slice: &Slice) -> Micros {
+        Micros(slice.index * self.slice.0)
+    }
+
+    /// When a slice no longer overlaps the window.
+    fn leaves_at(&self, slice: &Slice) -> Micros {
+        self.start(slice) + self.slice + self.window
+    }
+
+    /// The slices as the clock guard makes them look, and the moment to read them at.
+    fn up_to_date<'a>(&self, state: &'a CounterState, now: Micros) -> (Cow<'a, [Slice]>, Micros) {
+        let stored = Cow::Borrowed(state.slices.as_slice());
+        match steady(state.last, now, self.tolerance) {
+            Steady::Held if !state.slices.is_empty() => (stored, state.last),
+            Steady::Forward(_) | Steady::Held => (stored, now),
+            Steady::Moved(back) => (Cow::Owned(self.moved(state, back, now)), now),
+        }
+    }
+
+    /// Moves slices back with the clock: by whole slices and rather too little, so that none leaves early, but what
+    /// lay in the past stays in the past.
+    fn moved(&self, state: &CounterState, back: Micros, now: Micros) -> Vec<Slice> {
+        let (by, newest, last) = (back.0 / self.slice.0, self.index(now), self.index(state.last));
+        let indexed = state.slices.iter().map(|slice| {
+            let index = slice.index.saturating_sub(by);
+            (if slice.index <= last { index.min(newest) } else { index }, slice.permits)
+        });
+        merged(indexed)
+    }
+
+    fn live<'a>(&self, slices: &'a [Slice], moment: Micros) -> &'a [Slice] {
+        let gone = slices.partition_point(|slice| self.leaves_at(slice) <= moment);
+        &slices[gone..]
+    }
+
+    fn add(&self, state: &mut CounterState, permits: u64, index: u64) {
+        match state.slices.last_mut() {
+            Some(last) if last.index >= index => last.permits = last.permits.saturating_add(permits),
+            _ => state.slices.push(Slice { index, permits }),
+        }
+    }
+
+    /// Writes the present look of the slices back, without those that have left.
+    fn bring_up_to_date(&self, state: &mut CounterState, now: Micros) {
+        let (slices, moment) = self.up_to_date(state, now);
+        let gone = slices.len() - self.live(&slices, moment).len();
+        if let Cow::Owned(moved) = slices {
+            state.slices = SmallVec::from_vec(moved);
+        }
+        state.slices.drain(..gone);
+        state.last = moment;
+    }
+
+    fn line(&self, slices: &[Slice]) -> Micros {
+        slices.last().map_or(Micros::ZERO, |slice| self.start(slice))
+    }
+}
+
+/// Slices with what fell onto the same index put together.
+fn merged(indexed: impl Iterator<Item = (u64, u64)>) -> Vec<Slice> {
+    let mut slices: Vec<Slice> = Vec::new();
+    for (index, permits) in indexed {
+        match slices.last_mut() {
+            Some(last) if last.index >= index => last.permits = last.permits.saturating_add(permits),
+            _ => slices.push(Slice { index, permits }),
+        }
+    }
+    slices
+}
+
+impl CounterState {
+    /// Bytes kept on the heap beyond the struct itself.
+    pub fn heap_bytes(&self) -> usize {
+        if self.slices.spilled() { self.slices.capacity() * size_of::<Slice>() } else { 0 }
+    }
+}
+
+impl Algorithm for Counter {
+    type State = CounterState;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn weigh(&self, state: &CounterState, cost: u64, now: Micros) -> Weighed {
+        let (slices, moment) = self.up_to_date(state, now);
+        let live = self.live(&slices, moment);
+        let line = self.line(live);
+        let mut counted: u64 = live.iter().map(|slice| slice.permits).sum();
+        if cost == 0 || (counted + cost <= self.limit && line <= moment) {
+            return Weighed::at(now);
+        }
+        let mut free_at = line.max(moment);
+        for slice in live {
+            if counted + cost <= self.limit {
+                break;
+            }
+            counted -= slice.permits;
+            free_at = free_at.max(self.leaves_at(slice));
+        }
+        Weighed::at(free_at)
+    }
+
+    fn charge(&self, state: &mut CounterState, charge: Charge, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let index = self.index(charge.at.max(state.last));
+        self.add(state, charge.cost, index);
+    }
+
+    /// In one slice, more than the limit weighs no more than the limit.
+    fn penalize(&self, state: &mut CounterState, charge: Charge, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let index = self.index(state.last);
+        self.add(state, charge.cost.min(self.limit), index);
+    }
+
+    /// The counter knows each slice, so it can always give back; without a moment, the latest already gone.
+    fn give_back(&self, state: &mut CounterState, back: GiveBack, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let until = self.index(back.at.unwrap_or(state.last));
+        let mut missing = back.cost;
+        for slice in state.slices.iter_mut().rev().filter(|slice| slice.index <= until) {
+            if missing == 0 || (back.at.is_some() && slice.index != until) {
+                break;
+            }
+            let permits = slice.permits.min(missing);
+            slice.permits -= permits;
+            missing -= permits;
+        }
+        state.slices.retain(|slice| slice.permits > 0);
+    }
+
+    fn look(&self, state: &CounterState, now: Micros) -> Look {
+        let (slices, moment) = self.up_to_date(state, now);
+        let live = self.live(&slices, moment);
+        let used: u64 = live.iter().map(|slice| slice.permits).sum();
+        let remaining = if self.line(live) > moment { 0 } else { self.limit.saturating_sub(used) };
+        Look { remaining, rests_at: live.last().map_or(now, |slice| self.leaves_at(slice)) }
+    }
+
+    fn line_ends(&self, state: &CounterState, now: Micros) -> Micros {
+        let (slices, _) = self.up_to_date(state, now);
+        self.line(&slices)
+    }
+
+    fn horizon(&self) -> Micros {
+        MAX_WAIT
+    }
+}

@@ -1,0 +1,216 @@
+//! Concurrency: at most `limit` permits held at one time.
+//!
+//! Each holder has a lease. It ends by release, or by itself when the holder has been silent for the lease's length,
+//! so a crashed holder cannot block a key for ever; a living one says so with a heartbeat. Leases are kept in the
+//! order they end.
+//!
+//! What a denial can promise is only the latest moment: when enough leases will have ended by themselves. A release
+//! may make it sooner. A reservation is a lease that begins ahead; nobody goes before it.
+//!
+//! Bound: at most `limit` permits are held at any moment by holders whose lease has not ended.
+
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Steady, Weighed, steady};
+use crate::{
+    bounds::{MAX_WAIT, tolerance},
+    time::Micros,
+};
+
+/// A concurrency rule's numbers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Leases {
+    limit: u64,
+    lease: Micros,
+    tolerance: Micros,
+}
+
+/// The leases of one key, first to end first.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LeaseState {
+    /// The clock at the last change, to notice when it steps back.
+    last: Micros,
+    leases: Vec<Lease>,
+}
+
+/// One holder.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Lease {
+    /// Who holds.
+    pub id: LeaseId,
+    /// How many permits.
+    pub permits: u64,
+    /// When it ends by itself.
+    pub until: Micros,
+}
+
+impl Leases {
+    pub(crate) fn new(limit: u64, lease: Micros) -> Self {
+        Self { limit, lease, tolerance: tolerance(lease) }
+    }
+
+    /// Ends a lease. Says whether it was still held.
+    pub fn release(&self, state: &mut LeaseState, id: LeaseId, now: Micros) -> bool {
+        self.bring_up_to_date(state, now);
+        match state.leases.iter().position(|lease| lease.id == id) {
+            Some(found) => {
+                state.leases.remove(found);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Lets go of so many permits without saying whose, those that would end first.
+    pub fn release_oldest(&self, state: &mut LeaseState, permits: u64, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let mut missing = permits;
+        for lease in &mut state.leases {
+            let taken = lease.permits.min(missing);
+            lease.permits -= taken;
+            missing -= taken;
+        }
+        state.leases.retain(|lease| lease.permits > 0);
+    }
+
+    /// Renews a lease from now on. Says whether it was still held; one that has ended cannot be revived.
+    pub fn heartbeat(&self, state: &mut LeaseState, id: LeaseId, now: Micros) -> bool {
+        self.bring_up_to_date(state, now);
+        let Some(found) = state.leases.iter().position(|lease| lease.id == id) else {
+            return false;
+        };
+        let lease = state.leases.remove(found);
+        let until = (state.last + self.lease).max(lease.until);
+        state.insert(Lease { until, ..lease });
+        true
+    }
+
+    /// Permits held at `now`, reservations included.
+    pub fn used(&self, state: &LeaseState, now: Micros) -> u64 {
+        let (back, moment) = self.guard(state, now);
+        state.leases.iter().filter(|lease| lease.until - back > moment).map(|lease| lease.permits).sum()
+    }
+
+    /// The state of a key that was counted under other numbers: holders keep what they hold, for no longer than the
+    /// new lease from now.
+    pub(crate) fn adopt(&self, old: &Self, state: &LeaseState, now: Micros) -> LeaseState {
+        let mut adopted = state.clone();
+        old.bring_up_to_date(&mut adopted, now);
+        for lease in &mut adopted.leases {
+            let begins = (lease.until - old.lease).max(adopted.last);
+            lease.until = lease.until.min(begins + self.lease);
+        }
+        adopted
+    }
+
+    /// How far the stored times are to be moved back, and the moment to read them at.
+    fn guard(&self, state: &LeaseState, now: Micros) -> (Micros, Micros) {
+        match steady(state.last, now, self.tolerance) {
+            Steady::Held if !state.leases.is_empty() => (Micros::ZERO, state.last),
+            Steady::Forward(_) | Steady::Held => (Micros::ZERO, now),
+            Steady::Moved(back) => (back, now),
+        }
+    }
+
+    fn bring_up_to_date(&self, state: &mut LeaseState, now: Micros) {
+        let (back, moment) = self.guard(state, now);
+        for lease in &mut state.leases {
+            lease.until = lease.until - back;
+        }
+        state.leases.retain(|lease| lease.until > moment);
+        state.last = moment;
+    }
+
+    /// When the last lease begins; ahead of now if somebody waits for it.
+    fn line(&self, state: &LeaseState, back: Micros) -> Micros {
+        state.leases.last().map_or(Micros::ZERO, |lease| lease.until - back - self.lease)
+    }
+}
+
+impl LeaseState {
+    /// The leases, first to end first.
+    pub fn leases(&self) -> &[Lease] {
+        &self.leases
+    }
+
+    /// Bytes kept on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.leases.capacity() * size_of::<Lease>()
+    }
+
+    fn insert(&mut self, lease: Lease) {
+        let place = self.leases.partition_point(|other| other.until <= lease.until);
+        self.leases.insert(place, lease);
+    }
+}
+
+impl Algorithm for Leases {
+    type State = LeaseState;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn weigh(&self, state: &LeaseState, cost: u64, now: Micros) -> Weighed {
+        let (back, moment) = self.guard(state, now);
+        let line = self.line(state, back);
+        let mut held = self.used(state, now);
+        if cost == 0 || (held + cost <= self.limit && line <= moment) {
+            return Weighed::at(now);
+        }
+        let mut free_at = line.max(moment);
+        for lease in state.leases.iter().filter(|lease| lease.until - back > moment) {
+            if held + cost <= self.limit {
+                break;
+            }
+            held -= lease.permits;
+            free_at = free_at.max(lease.until - back);
+        }
+        Weighed::at(free_at)
+    }
+
+    fn charge(&self, state: &mut LeaseState, charge: Charge, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let until = charge.at.max(state.last) + self.lease;
+        state.insert(Lease { id: charge.lease, permits: charge.cost, until });
+    }
+
+    /// A penalty is a lease that nobody holds: it ends by itself. More than the limit weighs no more than the limit.
+    fn penalize(&self, state: &mut LeaseState, charge: Charge, now: Micros) {
+        let cost = charge.cost.min(self.limit);
+        self.charge(state, Charge { cost, at: now, ..charge }, now);
+    }
+
+    /// A lease is given back by releasing it; permits given back without a name come from the newest leases.
+    fn give_back(&self, state: &mut LeaseState, back: GiveBack, now: Micros) {
+        self.bring_up_to_date(state, now);
+        let mut missing = back.cost;
+        for lease in state.leases.iter_mut().rev() {
+            if back.at.is_some_and(|at| lease.until != at + self.lease) {
+                continue;
+            }
+            let permits = lease.permits.min(missing);
+            lease.permits -= permits;
+            missing -= permits;
+        }
+        state.leases.retain(|lease| lease.permits > 0);
+    }
+
+    fn look(&self, state: &LeaseState, now: Micros) -> Look {
+        let (back, moment) = self.guard(state, now);
+        let held = self.used(state, now);
+        let remaining = if self.line(state, back) > moment { 0 } else { self.limit.saturating_sub(held) };
+        let rests_at = match state.leases.last() {
+            Some(last) if held > 0 => last.until - back,
+            _ => now,
+        };
+        Look { remaining, rests_at }
+    }
+
+    fn line_ends(&self, state: &LeaseState, now: Micros) -> Micros {
+        let (back, _) = self.guard(state, now);
+        self.line(state, back)
+    }
+
+    fn horizon(&self) -> Micros {
+        MAX_WAIT
+    }
+}

@@ -1,0 +1,249 @@
+//! Several rules, perhaps of several keys, decided at once.
+//!
+//! First every rule says when the cost could go. The request goes at the earliest moment that suits all of them, if
+//! the caller will wait that long; then each rule is charged as of that moment. If one of them refuses, none is
+//! charged, and those that would have let it pass say so with their true numbers.
+//!
+//! Shadow rules are asked and counted like the others, but nobody waits for them and nobody is refused by them.
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{Algorithm, Charge, State, Weighed},
+    bounds::MAX_TIME,
+    decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
+    policy::{Policy, ReadyRule, Subject},
+    time::Micros,
+    verb::{Take, Verb},
+};
+
+/// One key among those a request is decided for.
+pub struct Party<'a> {
+    /// Its rules.
+    pub policy: &'a Policy,
+    /// The latest moment somebody was told to wait for.
+    pub promised: &'a mut Micros,
+    /// Until when everything is refused.
+    pub blocked_until: &'a mut Micros,
+    /// One state per rule.
+    pub states: &'a mut [State],
+}
+
+/// A decision, and whether anything is to be stored for it.
+#[derive(Debug)]
+#[must_use]
+pub struct Step {
+    /// The answer.
+    pub decision: Decision,
+    /// Whether a state was changed. Denials and peeks change none.
+    pub changed: bool,
+}
+
+impl Policy {
+    /// Decides anything about one key.
+    pub fn decide(&self, subject: &mut Subject, verb: &Verb, now: Micros) -> Step {
+        debug_assert_eq!(subject.states.len(), self.rules().len(), "the subject belongs to this policy");
+        let mut party = self.party(subject);
+        match verb {
+            Verb::Take(take) => take_together(std::slice::from_mut(&mut party), take, now),
+            other => party.amend(other, now.min(MAX_TIME)),
+        }
+    }
+
+    fn party<'a>(&'a self, subject: &'a mut Subject) -> Party<'a> {
+        Party {
+            policy: self,
+            promised: &mut subject.promised,
+            blocked_until: &mut subject.blocked_until,
+            states: &mut subject.states,
+        }
+    }
+}
+
+/// Decides one take for several keys: all of them, or none.
+pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Step {
+    let now = now.min(MAX_TIME);
+    let mut weighing = Weighing::start(now);
+    for party in &*parties {
+        party.weigh(take, now, &mut weighing);
+    }
+    let at = weighing.go_at;
+    let refused = weighing.refuses(take, now);
+    let changed = !refused && take.cost > 0;
+    if changed {
+        let mut weighed = weighing.weighed.iter();
+        for party in &mut *parties {
+            party.charge(take, &mut weighed, at, now);
+        }
+    }
+    let rules = weighing.tell(parties, take, refused, now);
+    let (verdict, decided_by) = weighing.conclude(&rules, refused, now);
+    let lease = (changed && parties.iter().any(Party::leases)).then_some(take.lease);
+    Step { decision: Decision { verdict, decided_by, source: Source::Store, lease, rules }, changed }
+}
+
+/// What the rules have said so far.
+struct Weighing {
+    /// Each rule's answer; `None` where the cost outweighs the limit.
+    weighed: SmallVec<[Option<Weighed>; 3]>,
+    /// The first moment at which all enforcing rules let it pass.
+    free_at: Micros,
+    /// The moment it goes.
+    go_at: Micros,
+    never: bool,
+    blocked_until: Micros,
+    horizon: Micros,
+}
+
+impl Weighing {
+    #[inline]
+    fn start(now: Micros) -> Self {
+        Self {
+            weighed: SmallVec::new(),
+            free_at: now,
+            go_at: now,
+            never: false,
+            blocked_until: Micros::ZERO,
+            horizon: Micros(u64::MAX),
+        }
+    }
+
+    #[inline]
+    fn refuses(&self, take: &Take, now: Micros) -> bool {
+        let beyond = |moment: Micros, span: Micros| moment - now > span;
+        self.never
+            || self.blocked_until > now
+            || beyond(self.free_at, take.max_wait)
+            || (take.whole_wait && beyond(self.go_at, take.max_wait))
+            || beyond(self.go_at, self.horizon)
+    }
+
+    /// Each rule's numbers as they are now, and what it would have answered alone.
+    #[inline]
+    fn tell(&self, parties: &[Party<'_>], take: &Take, refused: bool, now: Micros) -> SmallVec<[RuleDecision; 3]> {
+        let mut told = SmallVec::new();
+        let mut weighed = self.weighed.iter();
+        for party in parties {
+            for (rule, state) in party.policy.rules().iter().zip(party.states.iter()) {
+                let verdict = self.verdict(weighed.next().copied().flatten(), take, refused, now);
+                told.push(told_of(rule, state, verdict, now));
+            }
+        }
+        told
+    }
+
+    #[inline]
+    fn verdict(&self, weighed: Option<Weighed>, take: &Take, refused: bool, now: Micros) -> Verdict {
+        let Some(Weighed { free_at, go_at }) = weighed else {
+            return Verdict::Never;
+        };
+        let (free_in, go_in) = (free_at - now, go_at - now);
+        if free_in > take.max_wait || free_in > self.horizon {
+            Verdict::Deny { retry_after: free_in }
+        } else if (take.whole_wait && go_in > take.max_wait) || go_in > self.horizon {
+            Verdict::Deny { retry_after: go_in }
+        } else {
+            Verdict::Allow { wait: if refused { Micros::ZERO } else { self.go_at - now } }
+        }
+    }
+
+    #[inline]
+    fn conclude(&self, rules: &[RuleDecision], refused: bool, now: Micros) -> (Verdict, DecidedBy) {
+        if !refused {
+            return (Verdict::Allow { wait: self.go_at - now }, least_remaining(rules));
+        }
+        let enforcing = || rules.iter().enumerate().filter(|(_, rule)| !rule.shadow);
+        if let Some((index, _)) = enforcing().find(|(_, rule)| rule.verdict == Verdict::Never) {
+            return (Verdict::Never, DecidedBy::Rule(index));
+        }
+        let mut longest = (self.blocked_until - now, DecidedBy::Block);
+        for (index, rule) in enforcing() {
+            if let Verdict::Deny { retry_after } = rule.verdict
+                && retry_after > longest.0
+            {
+                longest = (retry_after, DecidedBy::Rule(index));
+            }
+        }
+        (Verdict::Deny { retry_after: longest.0 }, longest.1)
+    }
+}
+
+/// The rule that speaks for an admitted request.
+#[inline]
+pub(crate) fn least_remaining(rules: &[RuleDecision]) -> DecidedBy {
+    let mut least: Option<(usize, &RuleDecision)> = None;
+    for (index, rule) in rules.iter().enumerate() {
+        // An enforcing rule speaks before any shadow.
+        let tighter =
+            |(_, other): (usize, &RuleDecision)| (rule.shadow, rule.remaining) < (other.shadow, other.remaining);
+        if least.is_none_or(tighter) {
+            least = Some((index, rule));
+        }
+    }
+    least.map_or(DecidedBy::Nothing, |(index, _)| DecidedBy::Rule(index))
+}
+
+#[inline]
+pub(crate) fn told_of(rule: &ReadyRule, state: &State, verdict: Verdict, now: Micros) -> RuleDecision {
+    let look = rule.limiting().look(state, now);
+    RuleDecision {
+        verdict,
+        limit: rule.limiting().limit(),
+        remaining: look.remaining,
+        reset_after: look.rests_at - now,
+        shadow: rule.is_shadow(),
+    }
+}
+
+impl Party<'_> {
+    #[inline]
+    fn weigh(&self, take: &Take, now: Micros, weighing: &mut Weighing) {
+        weighing.blocked_until = weighing.blocked_until.max(*self.blocked_until);
+        weighing.horizon = weighing.horizon.min(self.policy.horizon());
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
+            let limiting = rule.limiting();
+            let weighed = (take.cost <= limiting.limit()).then(|| limiting.weigh(state, take.cost, now));
+            weighing.weighed.push(weighed);
+            if rule.is_shadow() {
+                continue;
+            }
+            match weighed {
+                Some(weighed) => {
+                    weighing.free_at = weighing.free_at.max(weighed.free_at);
+                    weighing.go_at = weighing.go_at.max(weighed.go_at);
+                }
+                None => weighing.never = true,
+            }
+        }
+    }
+
+    #[inline]
+    fn charge<'w>(
+        &mut self,
+        take: &Take,
+        weighed: &mut impl Iterator<Item = &'w Option<Weighed>>,
+        at: Micros,
+        now: Micros,
+    ) {
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
+            let Some(weighed) = weighed.next().copied().flatten() else {
+                continue; // a shadow rule that could never let this pass
+            };
+            // A shadow rule that would have refused was not passed, so it is not charged. One that would have made
+            // the request wait is charged for when it would have gone.
+            if rule.is_shadow() && weighed.free_at - now > take.max_wait {
+                continue;
+            }
+            let at = at.max(weighed.free_at);
+            rule.limiting().charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
+        }
+        if at > now {
+            *self.promised = (*self.promised).max(at);
+        }
+    }
+
+    /// Whether any rule keeps leases.
+    pub(crate) fn leases(&self) -> bool {
+        self.policy.rules().iter().any(|rule| matches!(rule.limiting(), crate::algorithm::Limiting::Leases(_)))
+    }
+}

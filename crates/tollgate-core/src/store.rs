@@ -1,0 +1,101 @@
+//! The one trait a store fulfils, and what it says when it cannot.
+//!
+//! A store remembers, and owns the clock that counts. Everything a limiter does is one atomic step of it. A refusal is
+//! an answer, never an error; [`StoreError`] means that nothing could be decided.
+
+use std::{error::Error, future::Future};
+
+use crate::{change::Carry, decision::Decision, policy::Policy, time::Micros, verb::Verb};
+
+/// Remembers keys and decides about them, one atomic step at a time.
+pub trait Store: Send + Sync {
+    /// What a store keeps of a policy it has been told about, so that a decision need not tell it again.
+    type Policy: Clone + Send + Sync + 'static;
+
+    /// Tells the store about a policy. One with the same domain and name is replaced; keys counted under the old one
+    /// are carried over as `carry` says when they are next met.
+    fn install(&self, policy: Policy, carry: Carry) -> Result<Self::Policy, StoreError>;
+
+    /// Decides one verb for one key, or one take for several: all of them, or none.
+    fn decide(
+        &self,
+        asks: &[Ask<'_, Self::Policy>],
+        verb: Verb,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// The store's clock, as well as it is known here.
+    fn now(&self) -> Micros;
+
+    /// Gives a reservation back without waiting for the outcome, from a place that cannot wait: a future being
+    /// dropped. May be lost with the process; the permit then counts as spent.
+    fn cancel(&self, ask: Ask<'_, Self::Policy>, cost: u64, at: Micros);
+}
+
+/// One key, and the policy it is asked about under.
+#[derive(Debug)]
+pub struct Ask<'a, P> {
+    /// What [`Store::install`] returned.
+    pub policy: &'a P,
+    /// Who is limited.
+    pub key: &'a str,
+}
+
+impl<P> Clone for Ask<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Ask<'_, P> {}
+
+/// A store could not decide.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No connection.
+    #[error("no connection to the store at {address}")]
+    Unreachable {
+        /// Where, without credentials.
+        address: String,
+        /// Why.
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    /// No answer in time. Whether the step was taken is unknown.
+    #[error("the store at {address} was silent for {waited}")]
+    TimedOut {
+        /// Where, without credentials.
+        address: String,
+        /// How long we waited.
+        waited: Micros,
+    },
+    /// The key cannot be used.
+    #[error("the key is {found} bytes long; {max} is the most")]
+    KeyTooLong {
+        /// How long it is.
+        found: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// More policies than the store can tell apart.
+    #[error("the store already holds {max} versions of policies; restart it, or change quotas less often")]
+    TooManyPolicies {
+        /// How many it can hold.
+        max: usize,
+    },
+    /// Only a take can be decided for several keys at once.
+    #[error("{verb} is for one key, and {found} were given; ask for each in turn")]
+    OneKeyOnly {
+        /// What was asked.
+        verb: &'static str,
+        /// For how many keys.
+        found: usize,
+    },
+}
+
+impl StoreError {
+    /// True when asking again soon may succeed. Drives the rule's answer to a failing store.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::TimedOut { .. })
+    }
+}
