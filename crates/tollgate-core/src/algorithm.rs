@@ -33,6 +33,10 @@ pub trait Algorithm {
     /// The most permits that can go at one instant. A larger cost can never pass; callers check that first.
     fn limit(&self) -> u64;
 
+    /// Moves the state along with a clock that has stepped back far; says how far. To be called before anything else
+    /// is asked, and kept even if nothing else changes: a key that is only ever refused would wait for ever otherwise.
+    fn follow(&self, state: &mut Self::State, now: Micros) -> Micros;
+
     /// When could `cost` permits go, if nobody else came?
     fn weigh(&self, state: &Self::State, cost: u64, now: Micros) -> Weighed;
 
@@ -50,6 +54,11 @@ pub trait Algorithm {
 
     /// The latest moment that anybody was told to wait for, as far as the state shows; `now` or earlier if none.
     fn line_ends(&self, state: &Self::State, now: Micros) -> Micros;
+
+    /// Whether permits booked for `at` are the last in line, where no other rule has a say.
+    fn is_last_in_line(&self, state: &Self::State, _cost: u64, at: Micros, now: Micros) -> bool {
+        at >= self.line_ends(state, now)
+    }
 
     /// The longest wait whose booking still fits the numbers.
     fn horizon(&self) -> Micros;
@@ -126,30 +135,15 @@ impl Scale {
     }
 }
 
-/// The clock guard: what a stored instant and the clock together mean.
+/// The clock guard: how far the clock has stepped back behind a stored instant, if that is too far to wait out.
 ///
 /// A clock may step back, and a store may wake up on another machine's clock. A small step is waited out: nothing
-/// drains until the clock has caught up. A large one moves the state: it keeps its debt and drains from now on. So
-/// a step back frees nothing, and locks nobody out for longer than the tolerance.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Steady {
-    /// The clock has moved on by this much.
-    Forward(Micros),
-    /// The clock is a little behind: reckon as if it still showed the stored instant.
-    Held,
-    /// The clock is this far behind: the stored instant becomes now.
-    Moved(Micros),
-}
-
+/// drains until the clock has caught up. A large one moves the state along: it keeps its debt and drains from now on.
+/// So a step back frees nothing, and locks nobody out for longer than the tolerance.
 #[inline]
-pub(crate) fn steady(last: Micros, now: Micros, tolerance: Micros) -> Steady {
-    if now >= last {
-        Steady::Forward(now - last)
-    } else if last - now <= tolerance {
-        Steady::Held
-    } else {
-        Steady::Moved(last - now)
-    }
+pub(crate) fn stepped_back(last: Micros, now: Micros, tolerance: Micros) -> Micros {
+    let back = last - now;
+    if back > tolerance { back } else { Micros::ZERO }
 }
 
 /// Any algorithm, so that a policy can hold a mix of them.
@@ -227,6 +221,20 @@ impl Algorithm for Limiting {
         }
     }
 
+    /// A state of another kind has nothing to move, and is left as it is.
+    #[inline]
+    fn follow(&self, state: &mut State, now: Micros) -> Micros {
+        match (self, state) {
+            (Self::Bucket(it), State::Meter(meter)) => it.follow(meter, now),
+            (Self::Stepwise(it), State::Meter(meter)) => it.follow(meter, now),
+            (Self::Window(it), State::Meter(meter)) => it.follow(meter, now),
+            (Self::Log(it), State::Log(log)) => it.follow(log, now),
+            (Self::Counter(it), State::Counter(counter)) => it.follow(counter, now),
+            (Self::Leases(it), State::Leases(leases)) => it.follow(leases, now),
+            _ => Micros::ZERO,
+        }
+    }
+
     #[inline]
     fn weigh(&self, state: &State, cost: u64, now: Micros) -> Weighed {
         dispatch!(self, state, it, read => it.weigh(read, cost, now))
@@ -248,6 +256,10 @@ impl Algorithm for Limiting {
     #[inline]
     fn look(&self, state: &State, now: Micros) -> Look {
         dispatch!(self, state, it, read => it.look(read, now))
+    }
+
+    fn is_last_in_line(&self, state: &State, cost: u64, at: Micros, now: Micros) -> bool {
+        dispatch!(self, state, it, read => it.is_last_in_line(read, cost, at, now))
     }
 
     fn line_ends(&self, state: &State, now: Micros) -> Micros {

@@ -9,6 +9,7 @@ use crate::{
     algorithm::{Algorithm, Charge, GiveBack, LeaseId, Limiting, State},
     decide::{Party, Step, least_remaining, told_of},
     decision::{DecidedBy, Decision, Source, Verdict},
+    policy::Block,
     time::Micros,
     verb::{Release, Verb},
 };
@@ -16,6 +17,7 @@ use crate::{
 impl Party<'_> {
     /// Carries out any verb but a take.
     pub fn amend(&mut self, verb: &Verb, now: Micros) -> Step {
+        let moved = self.follow(now);
         let (changed, lease) = match *verb {
             Verb::Take(_) | Verb::Peek => (false, None),
             Verb::Refund { cost, at } => (self.give_back(cost, at, now), None),
@@ -25,28 +27,29 @@ impl Party<'_> {
             Verb::Settle { reserved, actual, .. } => (self.penalize(actual - reserved, now), None),
             Verb::Penalize { cost } => (self.penalize(cost, now), None),
             Verb::Block { span } => {
-                *self.blocked_until = if span == Micros::ZERO { Micros::ZERO } else { now + span };
+                *self.block =
+                    if span == Micros::ZERO { Block::default() } else { Block { since: now, until: now + span } };
                 (true, None)
             }
-            Verb::Release(Release::Lease(id)) => self.with_lease(id, now, |rule, state| match (rule, state) {
+            Verb::Release(Release::Lease(id)) => self.with_lease(id, |rule, state| match (rule, state) {
                 (Limiting::Leases(leases), State::Leases(held)) => leases.release(held, id, now),
                 _ => false,
             }),
             Verb::Release(Release::Oldest(permits)) => (self.release_oldest(permits, now), None),
-            Verb::Heartbeat(id) => self.with_lease(id, now, |rule, state| match (rule, state) {
+            Verb::Heartbeat(id) => self.with_lease(id, |rule, state| match (rule, state) {
                 (Limiting::Leases(leases), State::Leases(held)) => leases.heartbeat(held, id, now),
                 _ => false,
             }),
             Verb::Reset => {
                 self.states.fill_with(State::default);
                 *self.promised = Micros::ZERO;
-                *self.blocked_until = Micros::ZERO;
+                *self.block = Block::default();
                 (true, None)
             }
         };
         let mut decision = self.look(now);
         decision.lease = lease;
-        Step { decision, changed }
+        Step { decision, changed: changed || moved }
     }
 
     /// The key as it stands: what a take of nothing would be told.
@@ -59,8 +62,8 @@ impl Party<'_> {
             .zip(self.states.iter())
             .map(|(rule, state)| told_of(rule, state, passes, now))
             .collect();
-        let (verdict, decided_by) = if *self.blocked_until > now {
-            (Verdict::Deny { retry_after: *self.blocked_until - now }, DecidedBy::Block)
+        let (verdict, decided_by) = if self.block.until > now {
+            (Verdict::Deny { retry_after: self.block.until - now }, DecidedBy::Block)
         } else {
             (passes, least_remaining(&rules))
         };
@@ -72,17 +75,25 @@ impl Party<'_> {
             return false;
         }
         let outstanding = *self.promised > now;
-        let cancels_last = at == Some(*self.promised);
+        let cancels_last = outstanding && at.is_some_and(|at| self.is_last_in_line(cost, at, now));
         let back = GiveBack { cost, at, last_in_line: !outstanding || cancels_last };
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
             rule.limiting().give_back(state, back, now);
         }
-        if outstanding && cancels_last {
+        if cancels_last {
             let ends = self.policy.rules().iter().zip(self.states.iter());
             let next = ends.map(|(rule, state)| rule.limiting().line_ends(state, now)).max().unwrap_or(now);
             *self.promised = next.min(*self.promised);
         }
         true
+    }
+
+    /// Where one rule alone made the line, it knows best; where several did, only the last moment told to anybody counts.
+    fn is_last_in_line(&self, cost: u64, at: Micros, now: Micros) -> bool {
+        match (self.policy.rules(), &*self.states) {
+            ([rule], [state]) => rule.limiting().is_last_in_line(state, cost, at, now),
+            _ => at >= *self.promised,
+        }
     }
 
     fn penalize(&mut self, cost: u64, now: Micros) -> bool {
@@ -106,7 +117,6 @@ impl Party<'_> {
     fn with_lease(
         &mut self,
         id: LeaseId,
-        _now: Micros,
         mut act: impl FnMut(&Limiting, &mut State) -> bool,
     ) -> (bool, Option<LeaseId>) {
         let mut held = false;

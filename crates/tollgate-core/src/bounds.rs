@@ -6,7 +6,7 @@
 use crate::time::Micros;
 
 /// The latest instant we reckon with, in the year 2112; leaves room below 2^53 to add any wait and any window.
-pub const MAX_TIME: Micros = Micros(1 << 52);
+pub const MAX_TIME: Micros = Micros((1 << 52) - 1);
 
 /// The longest period of a quota, a little under nine years.
 pub const MAX_PERIOD: Micros = Micros(1 << 48);
@@ -21,7 +21,7 @@ pub const MAX_PERMITS: u64 = 1 << 40;
 pub const MAX_CAPACITY_UNITS: u64 = 1 << 50;
 
 /// The most units a bucket, or permits a window, may be charged for, reservations and penalties included.
-pub const MAX_LEVEL: u64 = 1 << 52;
+pub const MAX_LEVEL: u64 = (1 << 52) - 1;
 
 /// The largest limit of a sliding log, whose state may hold one 16-byte entry per permit.
 pub const MAX_LOG_LIMIT: u64 = 1_000_000;

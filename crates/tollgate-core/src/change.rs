@@ -24,12 +24,13 @@ pub enum Carry {
 }
 
 /// The state of a key under a policy that replaces another.
-pub fn carry_over(old: &Policy, new: &Policy, subject: &Subject, how: Carry, now: Micros) -> Subject {
+pub fn carry_over(old: &Policy, new: &Policy, mut subject: Subject, how: Carry, now: Micros) -> Subject {
+    old.party(&mut subject).follow(now);
     let states = new.rules().iter().map(|rule| match old.position(rule.name()) {
         Some(index) => carry_rule(old.rules()[index].limiting(), rule.limiting(), &subject.states[index], how, now),
         None => State::default(),
     });
-    Subject { states: states.collect(), ..*subject }
+    Subject { states: states.collect(), ..subject }
 }
 
 fn carry_rule(old: &Limiting, new: &Limiting, state: &State, how: Carry, now: Micros) -> State {
@@ -46,7 +47,7 @@ fn carry_rule(old: &Limiting, new: &Limiting, state: &State, how: Carry, now: Mi
         (Limiting::Bucket(old), Limiting::Bucket(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Stepwise(old), Limiting::Stepwise(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Window(old), Limiting::Window(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
-        (Limiting::Log(_), Limiting::Log(new)) => State::Log(Box::new(new.adopt(read().log(), scale))),
+        (Limiting::Log(_), Limiting::Log(new)) => State::Log(Box::new(new.adopt(read().log(), scale, now))),
         (Limiting::Counter(old), Limiting::Counter(new)) => {
             State::Counter(Box::new(new.adopt(old, read().counter(), scale)))
         }

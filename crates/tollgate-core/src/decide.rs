@@ -9,10 +9,10 @@
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{Algorithm, Charge, State, Weighed},
+    algorithm::{Algorithm, Charge, Limiting, Meter, State, Weighed, stepped_back},
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
-    policy::{Policy, ReadyRule, Subject},
+    policy::{Block, Policy, ReadyRule, Subject},
     time::Micros,
     verb::{Take, Verb},
 };
@@ -23,8 +23,8 @@ pub struct Party<'a> {
     pub policy: &'a Policy,
     /// The latest moment somebody was told to wait for.
     pub promised: &'a mut Micros,
-    /// Until when everything is refused.
-    pub blocked_until: &'a mut Micros,
+    /// Whether everything is refused for a while.
+    pub block: &'a mut Block,
     /// One state per rule.
     pub states: &'a mut [State],
 }
@@ -35,7 +35,7 @@ pub struct Party<'a> {
 pub struct Step {
     /// The answer.
     pub decision: Decision,
-    /// Whether a state was changed. Denials and peeks change none.
+    /// Whether a state was changed. Denials and peeks change none, unless the clock has stepped back far.
     pub changed: bool,
 }
 
@@ -50,13 +50,81 @@ impl Policy {
         }
     }
 
-    fn party<'a>(&'a self, subject: &'a mut Subject) -> Party<'a> {
-        Party {
-            policy: self,
-            promised: &mut subject.promised,
-            blocked_until: &mut subject.blocked_until,
-            states: &mut subject.states,
+    /// A key with its rules, ready to be decided about together with others.
+    pub fn party<'a>(&'a self, subject: &'a mut Subject) -> Party<'a> {
+        Party { policy: self, promised: &mut subject.promised, block: &mut subject.block, states: &mut subject.states }
+    }
+}
+
+impl Policy {
+    /// The common case without the machinery: one enforcing rule whose state is a meter, nobody waiting, no block.
+    /// `None` if this policy is another kind. The answer is the same as [`decide`](Self::decide)'s.
+    #[inline]
+    pub fn take_metered(&self, meter: &mut Meter, take: &Take, now: Micros) -> Option<Metered> {
+        let [rule] = self.rules() else { return None };
+        if rule.is_shadow() {
+            return None;
         }
+        let horizon = self.horizon();
+        match rule.limiting() {
+            Limiting::Bucket(bucket) => Some(take_alone(bucket, meter, take, horizon, now)),
+            Limiting::Stepwise(stepwise) => Some(take_alone(stepwise, meter, take, horizon, now)),
+            Limiting::Window(window) => Some(take_alone(window, meter, take, horizon, now)),
+            Limiting::Log(_) | Limiting::Counter(_) | Limiting::Leases(_) => None,
+        }
+    }
+}
+
+/// What [`Policy::take_metered`] did.
+#[derive(Debug)]
+#[must_use]
+pub struct Metered {
+    /// The answer, to be made a [`Decision`] of by [`Decision::of_one`].
+    pub rule: RuleDecision,
+    /// Whether the meter was changed.
+    pub changed: bool,
+    /// When the permits go, if that is later than now: a promise to keep.
+    pub promised: Option<Micros>,
+}
+
+/// One rule with nobody to agree with.
+#[inline]
+fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, horizon: Micros, now: Micros) -> Metered {
+    let now = now.min(MAX_TIME);
+    let moved = algorithm.follow(state, now) > Micros::ZERO;
+    let (mut charged, mut promised) = (false, None);
+    let verdict = if take.cost > algorithm.limit() {
+        Verdict::Never
+    } else {
+        let weighed = algorithm.weigh(state, take.cost, now);
+        let verdict = answer(weighed, take, horizon, now);
+        if let Verdict::Allow { .. } = verdict
+            && take.cost > 0
+        {
+            let at = weighed.go_at;
+            algorithm.charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
+            charged = true;
+            promised = (at > now).then_some(at);
+        }
+        verdict
+    };
+    let look = algorithm.look(state, now);
+    let reset_after = look.rests_at - now;
+    let rule =
+        RuleDecision { verdict, limit: algorithm.limit(), remaining: look.remaining, reset_after, shadow: false };
+    Metered { rule, changed: charged || moved, promised }
+}
+
+/// What a rule answers that could let the request pass at these moments.
+#[inline]
+fn answer(Weighed { free_at, go_at }: Weighed, take: &Take, horizon: Micros, now: Micros) -> Verdict {
+    let (free_in, go_in) = (free_at - now, go_at - now);
+    if take.whole_wait && (go_in > take.max_wait || go_in > horizon) {
+        Verdict::Deny { retry_after: go_in }
+    } else if free_in > take.max_wait || go_in > horizon {
+        Verdict::Deny { retry_after: free_in.max(go_in - horizon) }
+    } else {
+        Verdict::Allow { wait: go_in }
     }
 }
 
@@ -64,13 +132,15 @@ impl Policy {
 pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Step {
     let now = now.min(MAX_TIME);
     let mut weighing = Weighing::start(now);
-    for party in &*parties {
+    let mut moved = false;
+    for party in &mut *parties {
+        moved |= party.follow(now);
         party.weigh(take, now, &mut weighing);
     }
     let at = weighing.go_at;
     let refused = weighing.refuses(take, now);
-    let changed = !refused && take.cost > 0;
-    if changed {
+    let charged = !refused && take.cost > 0;
+    if charged {
         let mut weighed = weighing.weighed.iter();
         for party in &mut *parties {
             party.charge(take, &mut weighed, at, now);
@@ -78,8 +148,8 @@ pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Ste
     }
     let rules = weighing.tell(parties, take, refused, now);
     let (verdict, decided_by) = weighing.conclude(&rules, refused, now);
-    let lease = (changed && parties.iter().any(Party::leases)).then_some(take.lease);
-    Step { decision: Decision { verdict, decided_by, source: Source::Store, lease, rules }, changed }
+    let lease = (charged && parties.iter().any(Party::leases)).then_some(take.lease);
+    Step { decision: Decision { verdict, decided_by, source: Source::Store, lease, rules }, changed: charged || moved }
 }
 
 /// What the rules have said so far.
@@ -134,16 +204,13 @@ impl Weighing {
 
     #[inline]
     fn verdict(&self, weighed: Option<Weighed>, take: &Take, refused: bool, now: Micros) -> Verdict {
-        let Some(Weighed { free_at, go_at }) = weighed else {
+        let Some(weighed) = weighed else {
             return Verdict::Never;
         };
-        let (free_in, go_in) = (free_at - now, go_at - now);
-        if free_in > take.max_wait || free_in > self.horizon {
-            Verdict::Deny { retry_after: free_in }
-        } else if (take.whole_wait && go_in > take.max_wait) || go_in > self.horizon {
-            Verdict::Deny { retry_after: go_in }
-        } else {
-            Verdict::Allow { wait: if refused { Micros::ZERO } else { self.go_at - now } }
+        match answer(weighed, take, self.horizon, now) {
+            Verdict::Allow { .. } if refused => Verdict::Allow { wait: Micros::ZERO },
+            Verdict::Allow { .. } => Verdict::Allow { wait: self.go_at - now },
+            denied => denied,
         }
     }
 
@@ -196,9 +263,22 @@ pub(crate) fn told_of(rule: &ReadyRule, state: &State, verdict: Verdict, now: Mi
 }
 
 impl Party<'_> {
+    /// Moves everything along with a clock that has stepped back far. Says whether it had to.
+    #[inline]
+    pub(crate) fn follow(&mut self, now: Micros) -> bool {
+        let mut furthest = Micros::ZERO;
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
+            furthest = furthest.max(rule.limiting().follow(state, now));
+        }
+        *self.promised = *self.promised - furthest;
+        let back = stepped_back(self.block.since, now, Micros::SECOND);
+        *self.block = Block { since: self.block.since - back, until: self.block.until - back };
+        furthest > Micros::ZERO || back > Micros::ZERO
+    }
+
     #[inline]
     fn weigh(&self, take: &Take, now: Micros, weighing: &mut Weighing) {
-        weighing.blocked_until = weighing.blocked_until.max(*self.blocked_until);
+        weighing.blocked_until = weighing.blocked_until.max(self.block.until);
         weighing.horizon = weighing.horizon.min(self.policy.horizon());
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
             let limiting = rule.limiting();
@@ -244,6 +324,6 @@ impl Party<'_> {
 
     /// Whether any rule keeps leases.
     pub(crate) fn leases(&self) -> bool {
-        self.policy.rules().iter().any(|rule| matches!(rule.limiting(), crate::algorithm::Limiting::Leases(_)))
+        self.policy.rules().iter().any(|rule| matches!(rule.limiting(), Limiting::Leases(_)))
     }
 }

@@ -98,6 +98,14 @@ impl Source {
 }
 
 impl Decision {
+    /// The decision of a policy with one rule.
+    #[inline]
+    pub fn of_one(rule: RuleDecision) -> Self {
+        let mut rules = SmallVec::new();
+        rules.push(rule);
+        Self { verdict: rule.verdict, decided_by: DecidedBy::Rule(0), source: Source::Store, lease: None, rules }
+    }
+
     /// May the request go, now or after its wait?
     pub fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allow { .. })

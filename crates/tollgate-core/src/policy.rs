@@ -31,10 +31,19 @@ pub struct ReadyRule {
 pub struct Subject {
     /// The latest moment somebody was told to wait for.
     pub promised: Micros,
-    /// Until when everything is refused.
-    pub blocked_until: Micros,
+    /// Whether everything is refused for a while.
+    pub block: Block,
     /// One state per rule, in the policy's order.
     pub states: Vec<State>,
+}
+
+/// A stretch of time during which a key is refused everything.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Block {
+    /// When it was put up, to notice a clock that has stepped back.
+    pub since: Micros,
+    /// When it ends.
+    pub until: Micros,
 }
 
 impl Policy {
@@ -121,7 +130,7 @@ impl Policy {
     /// When a key is as good as new; `now` or earlier if it is already.
     pub fn rests_at(&self, subject: &Subject, now: Micros) -> Micros {
         let looks = self.rules.iter().zip(&subject.states).map(|(rule, state)| rule.limiting.look(state, now).rests_at);
-        looks.fold(subject.blocked_until.max(subject.promised), Micros::max)
+        looks.fold(subject.block.until.max(subject.promised), Micros::max)
     }
 }
 

@@ -83,6 +83,12 @@ pub enum StoreError {
         /// How many it can hold.
         max: usize,
     },
+    /// A key was named twice in one request; it could only be charged once, so which is meant is not clear.
+    #[error("the key \"{key}\" is named twice in one request; name it once, with the whole cost")]
+    SameKeyTwice {
+        /// The key.
+        key: String,
+    },
     /// Only a take can be decided for several keys at once.
     #[error("{verb} is for one key, and {found} were given; ask for each in turn")]
     OneKeyOnly {

@@ -20,7 +20,7 @@
 //!
 //! Bound: in any span of W µs at most `capacity + W × a'/p'` permits go; shaped, `one request + W × a'/p'`.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Steady, Weighed, steady};
+use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
     time::Micros,
@@ -89,14 +89,10 @@ impl Bucket {
 
     #[inline]
     fn level(&self, state: &Meter, now: Micros) -> Level {
-        match steady(state.at, now, self.tolerance) {
-            Steady::Forward(elapsed) => {
-                let drained = elapsed.0.saturating_mul(self.drain);
-                Level { base: now, used: state.used.saturating_sub(drained) }
-            }
-            // An unseen key has nothing that could be held back.
-            Steady::Held if state.used > 0 => Level { base: state.at, used: state.used },
-            Steady::Held | Steady::Moved(_) => Level { base: now, used: state.used },
+        let drained = (now - state.at).0.saturating_mul(self.drain);
+        match state.used.saturating_sub(drained) {
+            0 => Level { base: now, used: 0 },
+            used => Level { base: now.max(state.at), used },
         }
     }
 
@@ -113,6 +109,15 @@ impl Algorithm for Bucket {
     #[inline]
     fn limit(&self) -> u64 {
         self.permits
+    }
+
+    #[inline]
+    fn follow(&self, state: &mut Meter, now: Micros) -> Micros {
+        let back = stepped_back(state.at, now, self.tolerance);
+        if back > Micros::ZERO {
+            state.at = now;
+        }
+        back
     }
 
     #[inline]
@@ -161,9 +166,22 @@ impl Algorithm for Bucket {
 
     fn line_ends(&self, state: &Meter, now: Micros) -> Micros {
         let level = self.level(state, now);
-        // Shaped, any water may have somebody standing behind it.
-        let waiting = if self.shaped { level.used } else { level.used.saturating_sub(self.capacity) };
-        if waiting == 0 { now } else { self.drained_at(level, waiting) }
+        // Shaped, the last in the queue stands behind all water but his own, which is one permit at least.
+        let own = if self.shaped { self.unit } else { self.capacity };
+        match level.used.saturating_sub(own) {
+            0 => now,
+            ahead => self.drained_at(level, ahead),
+        }
+    }
+
+    /// Waits round up, and what a cancelled one was rounded by stays used, so the line may seem to end a little later
+    /// than it does; but nobody stands closer behind another than his permit takes to drain.
+    fn is_last_in_line(&self, state: &Meter, cost: u64, at: Micros, now: Micros) -> bool {
+        let level = self.level(state, now);
+        let own = if self.shaped { cost.saturating_mul(self.unit) } else { self.capacity };
+        let ends = self.drained_at(level, level.used.saturating_sub(own));
+        let rounding = Micros(self.unit / self.drain / 2);
+        at + rounding >= ends
     }
 
     fn horizon(&self) -> Micros {

@@ -13,11 +13,9 @@
 //!
 //! Bound: at most `limit` permits in every window; with demand, at least `limit` per window and one slice.
 
-use std::borrow::Cow;
-
 use smallvec::SmallVec;
 
-use super::{Algorithm, Charge, GiveBack, Look, Scale, Steady, Weighed, steady};
+use super::{Algorithm, Charge, GiveBack, Look, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
     time::Micros,
@@ -57,8 +55,7 @@ impl Counter {
 
     /// Permits that count at `now`, reservations included.
     pub fn used(&self, state: &CounterState, now: Micros) -> u64 {
-        let (slices, moment) = self.up_to_date(state, now);
-        self.live(&slices, moment).iter().map(|slice| slice.permits).sum()
+        self.live(state, state.moment(now)).iter().map(|slice| slice.permits).sum()
     }
 
     /// The state of a key that was counted under other numbers. Where slices have another length, each goes where its
@@ -91,17 +88,7 @@ impl Counter {
         self.start(slice) + self.slice + self.window
     }
 
-    /// The slices as the clock guard makes them look, and the moment to read them at.
-    fn up_to_date<'a>(&self, state: &'a CounterState, now: Micros) -> (Cow<'a, [Slice]>, Micros) {
-        let stored = Cow::Borrowed(state.slices.as_slice());
-        match steady(state.last, now, self.tolerance) {
-            Steady::Held if !state.slices.is_empty() => (stored, state.last),
-            Steady::Forward(_) | Steady::Held => (stored, now),
-            Steady::Moved(back) => (Cow::Owned(self.moved(state, back, now)), now),
-        }
-    }
-
-    /// Moves slices back with the clock: by whole slices and rather too little, so that none leaves early, but what
+    /// Slices moved back with the clock: by whole slices and rather too little, so that none leaves early, but what
     /// lay in the past stays in the past.
     fn moved(&self, state: &CounterState, back: Micros, now: Micros) -> Vec<Slice> {
         let (by, newest, last) = (back.0 / self.slice.0, self.index(now), self.index(state.last));
@@ -112,9 +99,10 @@ impl Counter {
         merged(indexed)
     }
 
-    fn live<'a>(&self, slices: &'a [Slice], moment: Micros) -> &'a [Slice] {
-        let gone = slices.partition_point(|slice| self.leaves_at(slice) <= moment);
-        &slices[gone..]
+    /// The slices that count at a moment.
+    fn live<'a>(&self, state: &'a CounterState, moment: Micros) -> &'a [Slice] {
+        let gone = state.slices.partition_point(|slice| self.leaves_at(slice) <= moment);
+        &state.slices[gone..]
     }
 
     fn add(&self, state: &mut CounterState, permits: u64, index: u64) {
@@ -124,15 +112,11 @@ impl Counter {
         }
     }
 
-    /// Writes the present look of the slices back, without those that have left.
+    /// Notes the time and forgets the slices that have left.
     fn bring_up_to_date(&self, state: &mut CounterState, now: Micros) {
-        let (slices, moment) = self.up_to_date(state, now);
-        let gone = slices.len() - self.live(&slices, moment).len();
-        if let Cow::Owned(moved) = slices {
-            state.slices = SmallVec::from_vec(moved);
-        }
+        state.last = state.moment(now);
+        let gone = state.slices.len() - self.live(state, state.last).len();
         state.slices.drain(..gone);
-        state.last = moment;
     }
 
     fn line(&self, slices: &[Slice]) -> Micros {
@@ -153,6 +137,11 @@ fn merged(indexed: impl Iterator<Item = (u64, u64)>) -> Vec<Slice> {
 }
 
 impl CounterState {
+    /// The moment to read the slices at: now, or a little later while a clock that stepped back catches up.
+    fn moment(&self, now: Micros) -> Micros {
+        if self.slices.is_empty() { now } else { now.max(self.last) }
+    }
+
     /// Bytes kept on the heap beyond the struct itself.
     pub fn heap_bytes(&self) -> usize {
         if self.slices.spilled() { self.slices.capacity() * size_of::<Slice>() } else { 0 }
@@ -166,9 +155,18 @@ impl Algorithm for Counter {
         self.limit
     }
 
+    fn follow(&self, state: &mut CounterState, now: Micros) -> Micros {
+        let back = stepped_back(state.last, now, self.tolerance);
+        if back > Micros::ZERO {
+            state.slices = SmallVec::from_vec(self.moved(state, back, now));
+            state.last = now;
+        }
+        back
+    }
+
     fn weigh(&self, state: &CounterState, cost: u64, now: Micros) -> Weighed {
-        let (slices, moment) = self.up_to_date(state, now);
-        let live = self.live(&slices, moment);
+        let moment = state.moment(now);
+        let live = self.live(state, moment);
         let line = self.line(live);
         let mut counted: u64 = live.iter().map(|slice| slice.permits).sum();
         if cost == 0 || (counted + cost <= self.limit && line <= moment) {
@@ -215,16 +213,15 @@ impl Algorithm for Counter {
     }
 
     fn look(&self, state: &CounterState, now: Micros) -> Look {
-        let (slices, moment) = self.up_to_date(state, now);
-        let live = self.live(&slices, moment);
+        let moment = state.moment(now);
+        let live = self.live(state, moment);
         let used: u64 = live.iter().map(|slice| slice.permits).sum();
         let remaining = if self.line(live) > moment { 0 } else { self.limit.saturating_sub(used) };
         Look { remaining, rests_at: live.last().map_or(now, |slice| self.leaves_at(slice)) }
     }
 
-    fn line_ends(&self, state: &CounterState, now: Micros) -> Micros {
-        let (slices, _) = self.up_to_date(state, now);
-        self.line(&slices)
+    fn line_ends(&self, state: &CounterState, _now: Micros) -> Micros {
+        self.line(&state.slices)
     }
 
     fn horizon(&self) -> Micros {

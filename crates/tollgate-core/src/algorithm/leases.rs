@@ -9,7 +9,7 @@
 //!
 //! Bound: at most `limit` permits are held at any moment by holders whose lease has not ended.
 
-use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Steady, Weighed, steady};
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
     time::Micros,
@@ -71,12 +71,16 @@ impl Leases {
         state.leases.retain(|lease| lease.permits > 0);
     }
 
-    /// Renews a lease from now on. Says whether it was still held; one that has ended cannot be revived.
+    /// Renews a lease from now on. Says whether it was still held; one that has ended cannot be revived. While somebody
+    /// has been promised a place that this lease will leave, it is not lengthened.
     pub fn heartbeat(&self, state: &mut LeaseState, id: LeaseId, now: Micros) -> bool {
         self.bring_up_to_date(state, now);
         let Some(found) = state.leases.iter().position(|lease| lease.id == id) else {
             return false;
         };
+        if self.line(state) > state.last {
+            return true;
+        }
         let lease = state.leases.remove(found);
         let until = (state.last + self.lease).max(lease.until);
         state.insert(Lease { until, ..lease });
@@ -85,8 +89,8 @@ impl Leases {
 
     /// Permits held at `now`, reservations included.
     pub fn used(&self, state: &LeaseState, now: Micros) -> u64 {
-        let (back, moment) = self.guard(state, now);
-        state.leases.iter().filter(|lease| lease.until - back > moment).map(|lease| lease.permits).sum()
+        let moment = state.moment(now);
+        state.leases.iter().filter(|lease| lease.until > moment).map(|lease| lease.permits).sum()
     }
 
     /// The state of a key that was counted under other numbers: holders keep what they hold, for no longer than the
@@ -101,31 +105,25 @@ impl Leases {
         adopted
     }
 
-    /// How far the stored times are to be moved back, and the moment to read them at.
-    fn guard(&self, state: &LeaseState, now: Micros) -> (Micros, Micros) {
-        match steady(state.last, now, self.tolerance) {
-            Steady::Held if !state.leases.is_empty() => (Micros::ZERO, state.last),
-            Steady::Forward(_) | Steady::Held => (Micros::ZERO, now),
-            Steady::Moved(back) => (back, now),
-        }
-    }
-
+    /// Notes the time and forgets the leases that have ended.
     fn bring_up_to_date(&self, state: &mut LeaseState, now: Micros) {
-        let (back, moment) = self.guard(state, now);
-        for lease in &mut state.leases {
-            lease.until = lease.until - back;
-        }
+        let moment = state.moment(now);
         state.leases.retain(|lease| lease.until > moment);
         state.last = moment;
     }
 
     /// When the last lease begins; ahead of now if somebody waits for it.
-    fn line(&self, state: &LeaseState, back: Micros) -> Micros {
-        state.leases.last().map_or(Micros::ZERO, |lease| lease.until - back - self.lease)
+    fn line(&self, state: &LeaseState) -> Micros {
+        state.leases.last().map_or(Micros::ZERO, |lease| lease.until - self.lease)
     }
 }
 
 impl LeaseState {
+    /// The moment to read the leases at: now, or a little later while a clock that stepped back catches up.
+    fn moment(&self, now: Micros) -> Micros {
+        if self.leases.is_empty() { now } else { now.max(self.last) }
+    }
+
     /// The leases, first to end first.
     pub fn leases(&self) -> &[Lease] {
         &self.leases
@@ -149,20 +147,30 @@ impl Algorithm for Leases {
         self.limit
     }
 
+    fn follow(&self, state: &mut LeaseState, now: Micros) -> Micros {
+        let back = stepped_back(state.last, now, self.tolerance);
+        if back > Micros::ZERO {
+            for lease in &mut state.leases {
+                lease.until = lease.until - back;
+            }
+            state.last = now;
+        }
+        back
+    }
+
     fn weigh(&self, state: &LeaseState, cost: u64, now: Micros) -> Weighed {
-        let (back, moment) = self.guard(state, now);
-        let line = self.line(state, back);
+        let (moment, line) = (state.moment(now), self.line(state));
         let mut held = self.used(state, now);
         if cost == 0 || (held + cost <= self.limit && line <= moment) {
             return Weighed::at(now);
         }
         let mut free_at = line.max(moment);
-        for lease in state.leases.iter().filter(|lease| lease.until - back > moment) {
+        for lease in state.leases.iter().filter(|lease| lease.until > moment) {
             if held + cost <= self.limit {
                 break;
             }
             held -= lease.permits;
-            free_at = free_at.max(lease.until - back);
+            free_at = free_at.max(lease.until);
         }
         Weighed::at(free_at)
     }
@@ -179,12 +187,14 @@ impl Algorithm for Leases {
         self.charge(state, Charge { cost, at: now, ..charge }, now);
     }
 
-    /// A lease is given back by releasing it; permits given back without a name come from the newest leases.
+    /// A lease is given back by releasing it; permits given back without a name come from the newest leases that have
+    /// begun.
     fn give_back(&self, state: &mut LeaseState, back: GiveBack, now: Micros) {
         self.bring_up_to_date(state, now);
         let mut missing = back.cost;
         for lease in state.leases.iter_mut().rev() {
-            if back.at.is_some_and(|at| lease.until != at + self.lease) {
+            let begins = lease.until - self.lease;
+            if begins > back.at.unwrap_or(state.last) || back.at.is_some_and(|at| begins != at) {
                 continue;
             }
             let permits = lease.permits.min(missing);
@@ -195,19 +205,17 @@ impl Algorithm for Leases {
     }
 
     fn look(&self, state: &LeaseState, now: Micros) -> Look {
-        let (back, moment) = self.guard(state, now);
-        let held = self.used(state, now);
-        let remaining = if self.line(state, back) > moment { 0 } else { self.limit.saturating_sub(held) };
+        let (moment, held) = (state.moment(now), self.used(state, now));
+        let remaining = if self.line(state) > moment { 0 } else { self.limit.saturating_sub(held) };
         let rests_at = match state.leases.last() {
-            Some(last) if held > 0 => last.until - back,
+            Some(last) if held > 0 => last.until,
             _ => now,
         };
         Look { remaining, rests_at }
     }
 
-    fn line_ends(&self, state: &LeaseState, now: Micros) -> Micros {
-        let (back, _) = self.guard(state, now);
-        self.line(state, back)
+    fn line_ends(&self, state: &LeaseState, _now: Micros) -> Micros {
+        self.line(state)
     }
 
     fn horizon(&self) -> Micros {

@@ -16,7 +16,7 @@
 //!
 //! Bound: at most `limit` permits in every window, and with demand not one fewer.
 
-use super::{Algorithm, Charge, GiveBack, Look, Scale, Steady, Weighed, steady};
+use super::{Algorithm, Charge, GiveBack, Look, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
     time::Micros,
@@ -45,14 +45,6 @@ struct Entry {
     total: u64,
 }
 
-/// The log as the clock guard makes it look: entries moved back by `back`, read as of `now`.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    state: &'a LogState,
-    back: Micros,
-    now: Micros,
-}
-
 impl Log {
     pub(crate) fn new(limit: u64, window: Micros) -> Self {
         Self { limit, window, tolerance: tolerance(window) }
@@ -60,48 +52,34 @@ impl Log {
 
     /// Permits that count at `now`, reservations included.
     pub fn used(&self, state: &LogState, now: Micros) -> u64 {
-        let view = self.view(state, now);
-        view.total() - self.left_window(view)
+        state.total() - self.left_window(state, state.moment(now))
     }
 
-    /// The state of a key that was counted under another limit: its entries, rescaled if that is wanted.
-    pub(crate) fn adopt(&self, state: &LogState, scale: Scale) -> LogState {
-        let entries = state.entries.iter().map(|entry| Entry { total: scale.apply(entry.total), ..*entry });
+    /// The state of a key that was counted under another limit: what is still in the window, rescaled if wanted.
+    pub(crate) fn adopt(&self, state: &LogState, scale: Scale, now: Micros) -> LogState {
+        let left = self.left_window(state, state.moment(now));
+        let live = state.entries.iter().filter(|entry| entry.total > left);
+        let entries = live.map(|entry| Entry { total: scale.apply(entry.total - left), ..*entry });
         LogState { last: state.last, entries: entries.collect() }
     }
 
-    fn view<'a>(&self, state: &'a LogState, now: Micros) -> View<'a> {
-        match steady(state.last, now, self.tolerance) {
-            Steady::Forward(_) => View { state, back: Micros::ZERO, now },
-            Steady::Held if !state.entries.is_empty() => View { state, back: Micros::ZERO, now: state.last },
-            Steady::Held => View { state, back: Micros::ZERO, now },
-            Steady::Moved(back) => View { state, back, now },
-        }
-    }
-
     /// How many entries have left the window.
-    fn gone(&self, view: View<'_>) -> usize {
-        view.state.entries.partition_point(|entry| view.moment(entry) + self.window <= view.now)
+    fn gone(&self, state: &LogState, moment: Micros) -> usize {
+        state.entries.partition_point(|entry| entry.at + self.window <= moment)
     }
 
     /// The running total when the last entry that has left the window was made.
-    fn left_window(&self, view: View<'_>) -> u64 {
-        match self.gone(view) {
+    fn left_window(&self, state: &LogState, moment: Micros) -> u64 {
+        match self.gone(state, moment) {
             0 => 0,
-            gone => view.state.entries[gone - 1].total,
+            gone => state.entries[gone - 1].total,
         }
     }
 
-    /// Brings the stored times to the clock, and drops what has left once that is half of all.
+    /// Notes the time, and drops what has left the window once that is half of all.
     fn bring_up_to_date(&self, state: &mut LogState, now: Micros) {
-        let View { back, now: moment, .. } = self.view(state, now);
-        if back > Micros::ZERO {
-            for entry in &mut state.entries {
-                entry.at = entry.at - back;
-            }
-        }
-        state.last = moment;
-        let gone = self.gone(self.view(state, moment));
+        state.last = state.moment(now);
+        let gone = self.gone(state, state.last);
         if gone > 0 && gone * 2 >= state.entries.len() {
             // Totals start again from zero, so that they never grow out of exact numbers.
             let dropped = state.entries[gone - 1].total;
@@ -125,6 +103,16 @@ impl Log {
 }
 
 impl LogState {
+    /// The moment to read the log at: now, or a little later while a clock that stepped back catches up.
+    fn moment(&self, now: Micros) -> Micros {
+        if self.entries.is_empty() { now } else { now.max(self.last) }
+    }
+
+    /// The last moment in the log; ahead of now if somebody waits for it.
+    fn last_moment(&self) -> Micros {
+        self.entries.last().map_or(Micros::ZERO, |entry| entry.at)
+    }
+
     fn total(&self) -> u64 {
         self.entries.last().map_or(0, |entry| entry.total)
     }
@@ -156,21 +144,6 @@ impl LogState {
     }
 }
 
-impl View<'_> {
-    fn moment(self, entry: &Entry) -> Micros {
-        entry.at - self.back
-    }
-
-    fn total(self) -> u64 {
-        self.state.total()
-    }
-
-    /// The last moment in the log; ahead of now if somebody waits for it.
-    fn last_moment(self) -> Micros {
-        self.state.entries.last().map_or(Micros::ZERO, |entry| self.moment(entry))
-    }
-}
-
 impl Algorithm for Log {
     type State = LogState;
 
@@ -178,20 +151,30 @@ impl Algorithm for Log {
         self.limit
     }
 
+    fn follow(&self, state: &mut LogState, now: Micros) -> Micros {
+        let back = stepped_back(state.last, now, self.tolerance);
+        if back > Micros::ZERO {
+            for entry in &mut state.entries {
+                entry.at = entry.at - back;
+            }
+            state.last = now;
+        }
+        back
+    }
+
     fn weigh(&self, state: &LogState, cost: u64, now: Micros) -> Weighed {
-        let view = self.view(state, now);
-        let line = view.last_moment();
-        let must_leave = (view.total() + cost).saturating_sub(self.limit);
-        if cost == 0 || (must_leave <= self.left_window(view) && line <= view.now) {
+        let (moment, line) = (state.moment(now), state.last_moment());
+        let must_leave = (state.total() + cost).saturating_sub(self.limit);
+        if cost == 0 || (must_leave <= self.left_window(state, moment) && line <= moment) {
             return Weighed::at(now);
         }
         // The first entry by which enough permits were made is the last that has to leave.
         let blocking = state.entries.partition_point(|entry| entry.total < must_leave);
         let left_at = match state.entries.get(blocking) {
-            Some(entry) if must_leave > 0 => view.moment(entry) + self.window,
+            Some(entry) if must_leave > 0 => entry.at + self.window,
             _ => now,
         };
-        Weighed::at(left_at.max(line).max(view.now))
+        Weighed::at(left_at.max(line).max(moment))
     }
 
     fn charge(&self, state: &mut LogState, charge: Charge, now: Micros) {
@@ -225,16 +208,15 @@ impl Algorithm for Log {
     }
 
     fn look(&self, state: &LogState, now: Micros) -> Look {
-        let view = self.view(state, now);
-        let used = view.total() - self.left_window(view);
-        let waiting = view.last_moment() > view.now;
+        let (used, moment) = (self.used(state, now), state.moment(now));
+        let waiting = state.last_moment() > moment;
         let remaining = if waiting { 0 } else { self.limit.saturating_sub(used) };
-        let rests_at = if used == 0 { now } else { view.last_moment() + self.window };
+        let rests_at = if used == 0 { now } else { state.last_moment() + self.window };
         Look { remaining, rests_at }
     }
 
-    fn line_ends(&self, state: &LogState, now: Micros) -> Micros {
-        self.view(state, now).last_moment()
+    fn line_ends(&self, state: &LogState, _now: Micros) -> Micros {
+        state.last_moment()
     }
 
     fn horizon(&self) -> Micros {

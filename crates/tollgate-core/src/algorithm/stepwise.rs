@@ -8,7 +8,7 @@
 //!
 //! Bound: in any span of W at most `capacity + lump × (W / per + 1)` permits go.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Steady, Weighed, steady};
+use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
     time::Micros,
@@ -52,15 +52,9 @@ impl Stepwise {
     }
 
     fn level(&self, state: &Meter, now: Micros) -> Level {
-        let (tick, used) = match steady(state.at, now, self.tolerance) {
-            Steady::Forward(elapsed) => {
-                let ticks = elapsed.0 / self.per.0;
-                let used = state.used.saturating_sub(ticks.saturating_mul(self.lump));
-                (state.at + Micros(ticks * self.per.0), used)
-            }
-            Steady::Held => (state.at, state.used),
-            Steady::Moved(_) => (now, state.used),
-        };
+        let ticks = (now - state.at).0 / self.per.0;
+        let used = state.used.saturating_sub(ticks.saturating_mul(self.lump));
+        let tick = state.at + Micros(ticks * self.per.0);
         if used == 0 { Level { tick: now, used } } else { Level { tick, used } }
     }
 
@@ -75,6 +69,14 @@ impl Algorithm for Stepwise {
 
     fn limit(&self) -> u64 {
         self.capacity
+    }
+
+    fn follow(&self, state: &mut Meter, now: Micros) -> Micros {
+        let back = stepped_back(state.at, now, self.tolerance);
+        if back > Micros::ZERO {
+            state.at = now;
+        }
+        back
     }
 
     fn weigh(&self, state: &Meter, cost: u64, now: Micros) -> Weighed {

@@ -15,7 +15,7 @@
 //!
 //! Bound: at most `limit` permits in each window, so at most twice that in any span as long as one.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed};
+use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_LEVEL, tolerance},
     calendar::Calendar,
@@ -85,9 +85,7 @@ impl Window {
             return fresh;
         }
         if now < state.at {
-            // The clock stepped back: wait it out if it is little, else the used part moves to the window of now.
-            let start = if state.at - now <= self.tolerance { state.at } else { fresh.start };
-            return Level { start, used: state.used };
+            return Level { start: state.at, used: state.used };
         }
         let ended = self.schedule.windows_between(state.at, now);
         match state.used.saturating_sub(ended.saturating_mul(self.limit)) {
@@ -112,6 +110,15 @@ impl Algorithm for Window {
 
     fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The used part moves to the window of now.
+    fn follow(&self, state: &mut Meter, now: Micros) -> Micros {
+        let back = stepped_back(state.at, now, self.tolerance);
+        if back > Micros::ZERO {
+            state.at = self.schedule.start(now);
+        }
+        back
     }
 
     fn weigh(&self, state: &Meter, cost: u64, now: Micros) -> Weighed {
@@ -142,7 +149,10 @@ impl Algorithm for Window {
             return;
         }
         let level = self.level(state, now);
-        *state = Meter { at: level.start, used: level.used.saturating_sub(back.cost) };
+        // What was taken in a window that has ended is forgotten; this one is not to pay for it.
+        if back.at.is_none_or(|at| at >= level.start) {
+            *state = Meter { at: level.start, used: level.used.saturating_sub(back.cost) };
+        }
     }
 
     fn look(&self, state: &Meter, now: Micros) -> Look {

@@ -1,0 +1,84 @@
+//! The policies a shard has been told about, and every version of them that keys may still be counted under.
+//!
+//! Each shard has its own list, read under the lock it holds anyway. A key says which version its state was written
+//! under; one that is behind is carried over, version by version, when it is next met.
+
+use std::sync::Arc;
+
+use tollgate_core::{Carry, Micros, Policy, Subject, carry_over};
+
+use crate::entry::VersionId;
+
+/// A policy by domain and name, whatever its version.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct PolicyId(pub(crate) u16);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policies {
+    versions: Vec<Version>,
+    /// The newest version of each policy.
+    heads: Vec<(VersionId, Arc<Policy>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    policy: Arc<Policy>,
+    id: PolicyId,
+    /// The version that replaced it, and how its keys are carried over.
+    next: Option<(VersionId, Carry)>,
+}
+
+impl Policies {
+    /// Adds a version of a policy, or of a new one if its domain and name are new. `None` if there is no number left.
+    pub(crate) fn install(&mut self, policy: &Arc<Policy>, carry: Carry) -> Option<PolicyId> {
+        let version = VersionId(u16::try_from(self.versions.len()).ok()?);
+        let same =
+            |head: &(VersionId, Arc<Policy>)| head.1.domain() == policy.domain() && head.1.name() == policy.name();
+        let id = match self.heads.iter().position(same) {
+            Some(index) => {
+                let (old, head) = &mut self.heads[index];
+                self.versions[usize::from(old.0)].next = Some((version, carry));
+                *old = version;
+                *head = Arc::clone(policy);
+                PolicyId(u16::try_from(index).ok()?)
+            }
+            None => {
+                self.heads.push((version, Arc::clone(policy)));
+                PolicyId(u16::try_from(self.heads.len() - 1).ok()?)
+            }
+        };
+        self.versions.push(Version { policy: Arc::clone(policy), id, next: None });
+        Some(id)
+    }
+
+    /// The newest version of a policy.
+    #[inline]
+    pub(crate) fn newest(&self, PolicyId(id): PolicyId) -> (VersionId, &Arc<Policy>) {
+        let (version, policy) = &self.heads[usize::from(id)];
+        (*version, policy)
+    }
+
+    pub(crate) fn policy(&self, VersionId(version): VersionId) -> &Policy {
+        &self.versions[usize::from(version)].policy
+    }
+
+    /// Which policy this is a version of.
+    #[inline]
+    pub(crate) fn id(&self, VersionId(version): VersionId) -> PolicyId {
+        self.versions[usize::from(version)].id
+    }
+
+    /// Carries a key over to the newest version of its policy.
+    pub(crate) fn carry_to_newest(&self, from: VersionId, subject: Subject, now: Micros) -> Subject {
+        let (mut version, mut subject) = (&self.versions[usize::from(from.0)], subject);
+        while let Some((next, carry)) = version.next {
+            let newer = &self.versions[usize::from(next.0)];
+            subject = carry_over(&version.policy, &newer.policy, subject, carry, now);
+            version = newer;
+        }
+        subject
+    }
+
+    /// How many versions there can be.
+    pub(crate) const MOST: usize = u16::MAX as usize;
+}

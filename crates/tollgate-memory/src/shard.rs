@@ -1,0 +1,493 @@
+//! One part of the keys, behind one lock: find the key, let the policy decide, keep what came out.
+//!
+//! A key whose state is one meter, with nobody waiting and no block, lives in its entry; any other in a [`Subject`]
+//! beside the table. Which of the two it is may change with every decision.
+//!
+//! Room is made in small steps. Every new key looks at a few old ones and lets go of those that are as good as new,
+//! which loses nothing. If the budget is spent, the one nearest to new among a handful goes early, but never one
+//! that is being limited: whoever could push those out could lift his own limit. If only such are found, the
+//! newcomer is counted together with all others in that plight.
+
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+};
+
+use foldhash::quality::FixedState;
+use tollgate_core::{
+    Decision, Metered, Micros, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
+    algorithm::{Algorithm, Meter, State},
+};
+
+use crate::{
+    entry::{Entry, KeyWords, VersionId},
+    policies::{Policies, PolicyId},
+    slab::Slab,
+    stats::Stats,
+    table::{Place, Table},
+};
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    table: Table,
+    subjects: Slab<Subject>,
+    long_keys: Slab<Box<[u8]>>,
+    pub(crate) policies: Policies,
+    /// Bytes that subjects and long keys point to.
+    heap: usize,
+    /// Where the next look for keys to let go of begins.
+    hand: usize,
+    /// Keys for which there was no room, counted together per policy.
+    overflow: Vec<(VersionId, Subject)>,
+    budget: usize,
+    decisions: u32,
+    hasher: FixedState,
+    pub(crate) stats: Stats,
+}
+
+/// A key on its way through the store: hashed once.
+#[derive(Clone, Copy)]
+pub(crate) struct Hashed<'a> {
+    pub(crate) policy: PolicyId,
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: u64,
+    words: KeyWords,
+}
+
+impl<'a> Hashed<'a> {
+    #[inline]
+    pub(crate) fn new(hasher: &FixedState, policy: PolicyId, key: &'a [u8]) -> Self {
+        let words = KeyWords::of(key, || hasher.hash_one(key));
+        Self { policy, key, hash: hash_of(hasher, policy, words), words }
+    }
+
+    #[inline]
+    fn place(&self) -> Place {
+        place_of(self.hash)
+    }
+}
+
+/// Deciding
+impl Shard {
+    pub(crate) fn new(budget: usize, hasher: FixedState) -> Self {
+        Self {
+            table: Table::new(),
+            subjects: Slab::new(),
+            long_keys: Slab::new(),
+            policies: Policies::default(),
+            heap: 0,
+            hand: 0,
+            overflow: Vec::new(),
+            budget,
+            decisions: 0,
+            hasher,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The common case: a take under one meter, for a key that is known and that nobody waits for. `None` if it is
+    /// another case; then nothing has happened yet.
+    #[inline]
+    pub(crate) fn take_known(&mut self, key: &Hashed<'_>, take: &Take, now: Micros) -> Option<RuleDecision> {
+        let index = self.find(key)?;
+        let (newest, policy) = self.policies.newest(key.policy);
+        let entry = self.table.get_mut(index);
+        let mut meter = entry.meter().filter(|_| entry.version() == newest)?;
+        let Metered { rule, changed, promised } = policy.take_metered(&mut meter, take, now)?;
+        if let Some(promised) = promised {
+            self.put_beside(index, waited_for(meter, promised));
+        } else if changed {
+            entry.set_meter(meter);
+        } else if matches!(rule.verdict, Verdict::Deny { .. }) {
+            entry.mark_denied();
+        }
+        self.stats.count(rule.verdict);
+        self.decisions = self.decisions.wrapping_add(1);
+        if self.decisions.is_multiple_of(LOOK_EVERY) {
+            self.look_around(1, now);
+        }
+        Some(rule)
+    }
+
+    /// Decides one verb for one key.
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
+        self.look_around(1, now);
+        let decision = match self.find(key) {
+            Some(index) => self.decide_known(index, key, verb, now),
+            None => self.decide_new(key, verb, now),
+        };
+        self.stats.count(decision.verdict);
+        decision
+    }
+
+    #[inline]
+    fn find(&self, key: &Hashed<'_>) -> Option<usize> {
+        let words = key.words;
+        let (newest, _) = self.policies.newest(key.policy);
+        self.table.find(key.place(), |entry| {
+            entry.may_be(words)
+                && (entry.version() == newest || self.policies.id(entry.version()) == key.policy)
+                && (!words.is_long() || self.is_long_key(entry, key.key))
+        })
+    }
+
+    fn is_long_key(&self, entry: &Entry, key: &[u8]) -> bool {
+        entry.long_key().and_then(|place| self.long_keys.get(place)).is_some_and(|stored| **stored == *key)
+    }
+
+    fn decide_known(&mut self, index: usize, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
+        let (newest, _) = self.policies.newest(key.policy);
+        let mut subject = self.check_out(index, newest, now);
+        let policy = Arc::clone(self.policies.newest(key.policy).1);
+        let step = policy.decide(&mut subject, verb, now);
+        self.check_in(index, subject, &policy, now);
+        if !step.changed && index < self.table.slots() {
+            mark_if_denied(self.table.get_mut(index), &step.decision);
+        }
+        step.decision
+    }
+
+    fn decide_new(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
+        let policy = Arc::clone(self.policies.newest(key.policy).1);
+        let mut subject = policy.fresh();
+        let step = policy.decide(&mut subject, verb, now);
+        if !step.changed || policy.rests_at(&subject, now) <= now {
+            return step.decision;
+        }
+        if self.make_room(key.key.len(), &subject, now) {
+            self.insert(key, subject, now);
+            step.decision
+        } else {
+            self.decide_overflow(key.policy, &policy, verb, now)
+        }
+    }
+
+    fn decide_overflow(&mut self, id: PolicyId, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
+        let (version, _) = self.policies.newest(id);
+        let mut decision = policy.decide(self.overflow_of(version, policy), verb, now).decision;
+        decision.source = Source::Overflow;
+        self.stats.overflowed += 1;
+        decision
+    }
+
+    fn overflow_of(&mut self, version: VersionId, policy: &Policy) -> &mut Subject {
+        let known = self.overflow.iter().position(|(known, _)| *known == version);
+        let place = known.unwrap_or_else(|| {
+            self.overflow.push((version, policy.fresh()));
+            self.overflow.len() - 1
+        });
+        &mut self.overflow[place].1
+    }
+}
+
+/// Keys that are decided about together: taken out, decided about elsewhere, put back
+impl Shard {
+    /// The key's state under the newest version of its policy, out of the store until it is put back.
+    pub(crate) fn take_out(&mut self, key: &Hashed<'_>, now: Micros) -> Out {
+        let (newest, policy) = self.policies.newest(key.policy);
+        let policy = Arc::clone(policy);
+        if let Some(index) = self.find(key) {
+            return Out { subject: self.check_out(index, newest, now), home: Home::Known };
+        }
+        let subject = policy.fresh();
+        if self.make_room(key.key.len(), &subject, now) {
+            Out { subject, home: Home::New }
+        } else {
+            Out { subject: self.overflow_of(newest, &policy).clone(), home: Home::Overflow }
+        }
+    }
+
+    /// Puts it back where it belongs.
+    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, now: Micros) {
+        let (newest, policy) = self.policies.newest(key.policy);
+        let policy = Arc::clone(policy);
+        match (out.home, self.find(key)) {
+            (Home::Known, Some(index)) => self.check_in(index, out.subject, &policy, now),
+            (Home::Overflow, _) => *self.overflow_of(newest, &policy) = out.subject,
+            _ if policy.rests_at(&out.subject, now) <= now => {}
+            _ if self.make_room(key.key.len(), &out.subject, now) => {
+                self.insert(key, out.subject, now);
+            }
+            _ => *self.overflow_of(newest, &policy) = out.subject,
+        }
+    }
+}
+
+/// A key's state while it is out of the store.
+pub(crate) struct Out {
+    pub(crate) subject: Subject,
+    pub(crate) home: Home,
+}
+
+/// Where a key's state goes back to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Home {
+    /// It was there, and its place is kept.
+    Known,
+    /// It was not there, and there was room for it.
+    New,
+    /// There was no room.
+    Overflow,
+}
+
+/// Keeping
+impl Shard {
+    fn insert(&mut self, key: &Hashed<'_>, subject: Subject, now: Micros) {
+        let (version, _) = self.policies.newest(key.policy);
+        let long_key = key.words.is_long().then(|| {
+            self.heap += key.key.len();
+            self.long_keys.insert(key.key.into())
+        });
+        let index = self.table.insert(key.place(), Entry::new(key.words, long_key, version));
+        self.keep(index, subject, now);
+    }
+
+    /// Takes a key's state out of wherever it is, brought to the newest version.
+    fn check_out(&mut self, index: usize, newest: VersionId, now: Micros) -> Subject {
+        let entry = *self.table.get(index);
+        let subject = match (entry.meter(), entry.beside()) {
+            (Some(meter), _) => Subject { states: vec![State::Meter(meter)], ..Subject::default() },
+            (None, Some(place)) => {
+                let subject = self.subjects.get_mut(place).map(std::mem::take).unwrap_or_default();
+                self.heap -= heap_bytes(&subject);
+                subject
+            }
+            (None, None) => Subject::default(),
+        };
+        if entry.version() == newest {
+            return subject;
+        }
+        self.table.get_mut(index).set_version(newest);
+        self.policies.carry_to_newest(entry.version(), subject, now)
+    }
+
+    /// Puts a key's state back, or lets the key go if it is as good as new.
+    fn check_in(&mut self, index: usize, subject: Subject, policy: &Policy, now: Micros) {
+        if policy.rests_at(&subject, now) <= now {
+            self.remove(index);
+            return;
+        }
+        self.keep(index, subject, now);
+        // A list may have grown: others make room for it if they can.
+        for _ in 0..TRIES {
+            if self.bytes() <= self.budget || !self.evict(now) {
+                break;
+            }
+        }
+    }
+
+    fn keep(&mut self, index: usize, subject: Subject, now: Micros) {
+        match fits_entry(&subject, now) {
+            Some(meter) => {
+                let place = self.table.get(index).beside();
+                place.and_then(|place| self.subjects.remove(place));
+                self.table.get_mut(index).set_meter(meter);
+            }
+            None => self.put_beside(index, subject),
+        }
+    }
+
+    fn put_beside(&mut self, index: usize, subject: Subject) {
+        self.heap += heap_bytes(&subject);
+        match self.table.get(index).beside() {
+            Some(place) => {
+                if let Some(stored) = self.subjects.get_mut(place) {
+                    *stored = subject;
+                }
+            }
+            None => {
+                let place = self.subjects.insert(subject);
+                self.table.get_mut(index).set_beside(place);
+            }
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Self { table, policies, hasher, .. } = self;
+        let removed = table.remove(index, |entry| place_of(hash_entry(entry, policies, hasher)));
+        if let Some(subject) = removed.beside().and_then(|place| self.subjects.remove(place)) {
+            self.heap -= heap_bytes(&subject);
+        }
+        if let Some(key) = removed.long_key().and_then(|place| self.long_keys.remove(place)) {
+            self.heap -= key.len();
+        }
+    }
+
+    fn resize(&mut self, slots: usize) {
+        let Self { table, policies, hasher, .. } = self;
+        table.resize(slots, |entry| place_of(hash_entry(entry, policies, hasher)));
+        self.hand = 0;
+    }
+}
+
+/// Room
+impl Shard {
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes() + self.subjects.bytes() + self.long_keys.bytes() + self.heap
+    }
+
+    /// Makes room for one more key; false if all that could go are being limited.
+    fn make_room(&mut self, key_bytes: usize, subject: &Subject, now: Micros) -> bool {
+        self.look_around(LOOK_AT, now);
+        let mut wanted = 0;
+        if key_bytes > crate::entry::INLINE {
+            wanted += key_bytes + self.long_keys.growth_bytes();
+        }
+        if fits_entry(subject, now).is_none() {
+            wanted += heap_bytes(subject) + self.subjects.growth_bytes();
+        }
+        if self.table.is_full() {
+            let growth = (self.table.grown() - self.table.slots()) * size_of::<Entry>();
+            if self.bytes() + wanted + growth <= self.budget {
+                self.resize(self.table.grown());
+            }
+        }
+        for _ in 0..TRIES {
+            if !self.table.is_full() && self.bytes() + wanted <= self.budget {
+                return true;
+            }
+            if !self.evict(now) {
+                return false;
+            }
+        }
+        !self.table.is_full() && self.bytes() + wanted <= self.budget
+    }
+
+    /// Lets one key go: the first of a handful that is as good as new, else the one nearest to it.
+    fn evict(&mut self, now: Micros) -> bool {
+        let mut nearest: Option<(Micros, usize)> = None;
+        let mut seen = 0;
+        for _ in 0..self.table.slots() {
+            let index = self.next_hand();
+            let Some(standing) = self.standing(index, now) else { continue };
+            if standing.rests_at <= now {
+                self.remove(index);
+                self.stats.expired += 1;
+                return true;
+            }
+            if !standing.limited && nearest.is_none_or(|(rests_at, _)| standing.rests_at < rests_at) {
+                nearest = Some((standing.rests_at, index));
+            }
+            seen += 1;
+            if seen == HANDFUL {
+                break;
+            }
+        }
+        let Some((_, index)) = nearest else { return false };
+        self.remove(index);
+        self.stats.evicted += 1;
+        true
+    }
+
+    /// Looks at so many slots and lets go of what is as good as new; gives memory back when much has gone.
+    pub(crate) fn look_around(&mut self, slots: usize, now: Micros) {
+        for _ in 0..slots.min(self.table.slots()) {
+            let index = self.next_hand();
+            if self.standing(index, now).is_some_and(|standing| standing.rests_at <= now) {
+                self.remove(index);
+                self.stats.expired += 1;
+                self.hand = index; // the one that moved up here has not been looked at
+            }
+        }
+        if self.table.slots() > KEEP_SLOTS && self.table.len() * 4 < self.table.slots() {
+            self.resize((self.table.len() * 3 / 2).max(KEEP_SLOTS));
+        }
+    }
+
+    fn next_hand(&mut self) -> usize {
+        let index = if self.hand < self.table.slots() { self.hand } else { 0 };
+        self.hand = index + 1;
+        index
+    }
+
+    fn standing(&self, index: usize, now: Micros) -> Option<Standing> {
+        let entry = self.table.get(index);
+        if entry.is_empty() {
+            return None;
+        }
+        let policy = self.policies.policy(entry.version());
+        let (rests_at, exhausted) = match (entry.meter(), entry.beside().and_then(|place| self.subjects.get(place))) {
+            (Some(meter), _) => {
+                let look = policy.rules().first().map(|rule| rule.limiting().look(&State::Meter(meter), now));
+                look.map_or((now, false), |look| (look.rests_at, look.remaining == 0))
+            }
+            (None, Some(subject)) => {
+                let states = policy.rules().iter().zip(&subject.states);
+                let mut looks = states.map(|(rule, state)| rule.limiting().look(state, now));
+                let held_back = subject.block.until.max(subject.promised) > now;
+                (policy.rests_at(subject, now), held_back || looks.any(|look| look.remaining == 0))
+            }
+            (None, None) => (now, false),
+        };
+        Some(Standing { rests_at, limited: exhausted || entry.was_denied() })
+    }
+}
+
+/// How much a key would lose by being forgotten.
+struct Standing {
+    rests_at: Micros,
+    /// It is being held back, or was refused something.
+    limited: bool,
+}
+
+/// A meter that somebody was told to wait for.
+fn waited_for(meter: Meter, promised: Micros) -> Subject {
+    Subject { promised, states: vec![State::Meter(meter)], ..Subject::default() }
+}
+
+fn fits_entry(subject: &Subject, now: Micros) -> Option<Meter> {
+    match subject.states.as_slice() {
+        [State::Meter(meter)] if subject.promised <= now && subject.block.until <= now => Some(*meter),
+        _ => None,
+    }
+}
+
+fn heap_bytes(subject: &Subject) -> usize {
+    let lists: usize = subject.states.iter().map(State::heap_bytes).sum();
+    subject.states.capacity() * size_of::<State>() + lists
+}
+
+#[inline]
+fn mark_if_denied(entry: &mut Entry, decision: &Decision) {
+    if matches!(decision.verdict, Verdict::Deny { .. }) && !entry.is_empty() {
+        entry.mark_denied();
+    }
+}
+
+/// Long keys are hashed by their second hash, so that moving an entry never needs to look its key up.
+#[inline]
+fn hash_of(hasher: &FixedState, PolicyId(policy): PolicyId, words: KeyWords) -> u64 {
+    let [length, first, last] = words.words();
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u64(u64::from(policy) << 8 | length);
+    hasher.write_u64(first);
+    if !words.is_long() {
+        hasher.write_u64(last);
+    }
+    hasher.finish()
+}
+
+fn hash_entry(entry: &Entry, policies: &Policies, hasher: &FixedState) -> u64 {
+    hash_of(hasher, policies.id(entry.version()), entry.key())
+}
+
+#[inline]
+fn place_of(hash: u64) -> Place {
+    Place((hash >> 32) as u32)
+}
+
+/// Slots looked at for every new key; more than one, or the table would grow faster than it is looked over.
+const LOOK_AT: usize = 3;
+/// One slot is looked at every so many decisions, so that a shard without newcomers gets clean as well.
+const LOOK_EVERY: u32 = 32;
+/// Keys compared when one has to go early.
+const HANDFUL: usize = 16;
+/// Keys that may have to go to make room for one, whose lists may be longer than theirs.
+const TRIES: usize = 8;
+/// A table this small is not worth shrinking.
+const KEEP_SLOTS: usize = 256;

@@ -1,0 +1,299 @@
+//! The store: shards, a clock, and the order in which locks are taken.
+
+use std::{fmt, future, sync::Arc};
+
+use foldhash::quality::FixedState;
+use parking_lot::Mutex;
+use tollgate_core::{
+    Ask, Carry, Decision, Micros, Party, Policy, Source, Store, StoreError, Take, Verb, bounds::MAX_KEY_BYTES,
+    take_together,
+};
+
+use crate::{
+    clock::{Clock, SystemClock},
+    policies::{Policies, PolicyId},
+    shard::{Hashed, Home, Out, Shard},
+    stats::Stats,
+};
+
+/// Keeps limits in process memory. Clones share it.
+///
+/// It needs no set-up and no async runtime; what it promises about memory and threads is told in the
+/// [crate documentation](crate).
+pub struct MemoryStore<C = SystemClock> {
+    inner: Arc<Inner<C>>,
+}
+
+struct Inner<C> {
+    shards: Box<[Padded]>,
+    hasher: FixedState,
+    clock: C,
+    budget: usize,
+}
+
+/// One shard to two cache lines, so that neighbours do not slow each other down.
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// A policy that a [`MemoryStore`] has been told about.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct InstalledPolicy {
+    id: PolicyId,
+}
+
+/// How a [`MemoryStore`] is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryConfig {
+    budget_bytes: usize,
+    shards: usize,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(4, usize::from);
+        Self { budget_bytes: DEFAULT_BUDGET, shards: (threads * 16).next_power_of_two() }
+    }
+}
+
+impl MemoryConfig {
+    /// The most bytes that keys and their states may take; 256 MiB (some five million keys) unless said otherwise.
+    /// At least 64 KiB.
+    #[must_use]
+    pub fn budget_bytes(mut self, bytes: usize) -> Self {
+        self.budget_bytes = bytes.max(64 * 1024);
+        self
+    }
+
+    /// How many parts the keys are split into, rounded up to a power of two; sixteen per processor unless said
+    /// otherwise. At most 4096.
+    #[must_use]
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards.clamp(1, 4096).next_power_of_two();
+        self
+    }
+}
+
+impl MemoryStore {
+    /// A store on the machine's clock, with the usual budget.
+    pub fn new() -> Self {
+        Self::with(MemoryConfig::default(), SystemClock::new())
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// A store on any clock.
+    pub fn with_clock(clock: C) -> Self {
+        Self::with(MemoryConfig::default(), clock)
+    }
+
+    /// A store of any size on any clock.
+    pub fn with(config: MemoryConfig, clock: C) -> Self {
+        // Keys are chosen by strangers, so where they lie must not be foreseeable.
+        let hasher = FixedState::with_seed(random_seed());
+        // Small budgets get few shards: each needs room for a handful of keys.
+        let shards = config.shards.min((config.budget_bytes / SMALLEST_SHARD).max(1).next_power_of_two());
+        let budget = config.budget_bytes / shards;
+        let shard = |_| Padded(Mutex::new(Shard::new(budget, hasher.clone())));
+        let shards = (0..shards).map(shard).collect();
+        Self { inner: Arc::new(Inner { shards, hasher, clock, budget: config.budget_bytes }) }
+    }
+
+    /// Decides at once, without a runtime. See [`Store::decide`].
+    #[inline]
+    pub fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
+        match (asks, verb) {
+            ([ask], _) => self.decide_one(ask, verb),
+            (_, Verb::Take(take)) => self.take_several(asks, take),
+            _ => Err(StoreError::OneKeyOnly { verb: "this verb", found: asks.len() }),
+        }
+    }
+
+    #[inline]
+    fn decide_one(&self, ask: &Ask<'_, InstalledPolicy>, verb: &Verb) -> Result<Decision, StoreError> {
+        let key = self.hashed(ask)?;
+        // Read before the lock: two threads may come in with their times crossed, which the clock guard takes care of.
+        let now = self.inner.clock.now();
+        let mut shard = self.shard(&key).lock();
+        if let Verb::Take(take) = verb
+            && let Some(rule) = shard.take_known(&key, take, now)
+        {
+            drop(shard);
+            return Ok(Decision::of_one(rule));
+        }
+        Ok(shard.decide(&key, verb, now))
+    }
+
+    /// Locks every shard concerned, lowest first, so that no two requests can wait for each other.
+    fn take_several(&self, asks: &[Ask<'_, InstalledPolicy>], take: &Take) -> Result<Decision, StoreError> {
+        let keys = asks.iter().map(|ask| self.hashed(ask)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(again) = keys.iter().enumerate().find_map(|(index, key)| {
+            keys[..index].iter().any(|other| other.policy == key.policy && other.key == key.key).then_some(index)
+        }) {
+            return Err(StoreError::SameKeyTwice { key: asks[again].key.to_owned() });
+        }
+        let mut wanted: Vec<usize> = keys.iter().map(|key| self.shard_index(key)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].0.lock())).collect();
+        let now = self.inner.clock.now();
+        let mut shard_of = |key: &Hashed<'_>| {
+            let index = self.shard_index(key);
+            locked.iter().position(|(shard, _)| *shard == index).unwrap_or(0)
+        };
+        let places: Vec<usize> = keys.iter().map(&mut shard_of).collect();
+
+        let mut out: Vec<Out> =
+            keys.iter().zip(&places).map(|(key, &place)| locked[place].1.take_out(key, now)).collect();
+        let policies: Vec<Arc<Policy>> = keys
+            .iter()
+            .zip(&places)
+            .map(|(key, &place)| Arc::clone(locked[place].1.policies.newest(key.policy).1))
+            .collect();
+        let mut parties: Vec<Party<'_>> =
+            out.iter_mut().zip(&policies).map(|(out, policy)| policy.party(&mut out.subject)).collect();
+        let step = take_together(&mut parties, take, now);
+        let mut decision = step.decision;
+        if out.iter().any(|out| out.home == Home::Overflow) {
+            decision.source = Source::Overflow;
+        }
+        // Known keys first: they have their place, and newcomers may need to push others out for theirs.
+        let (known, new): (Vec<_>, Vec<_>) =
+            keys.iter().zip(places).zip(out).partition(|(_, out)| out.home == Home::Known);
+        for ((key, place), out) in known.into_iter().chain(new) {
+            if step.changed || out.home == Home::Known {
+                locked[place].1.put_back(key, out, now);
+            }
+        }
+        if let Some((_, shard)) = locked.first_mut() {
+            shard.stats.count(decision.verdict);
+            shard.stats.overflowed += u64::from(decision.source == Source::Overflow);
+        }
+        Ok(decision)
+    }
+
+    #[inline]
+    fn hashed<'a>(&self, ask: &Ask<'a, InstalledPolicy>) -> Result<Hashed<'a>, StoreError> {
+        let key = ask.key.as_bytes();
+        if key.len() > MAX_KEY_BYTES {
+            return Err(StoreError::KeyTooLong { found: key.len(), max: MAX_KEY_BYTES });
+        }
+        Ok(Hashed::new(&self.inner.hasher, ask.policy.id, key))
+    }
+
+    #[inline]
+    fn shard_index(&self, key: &Hashed<'_>) -> usize {
+        // The upper half of the hash says where in the shard; the lower half, which shard.
+        usize::try_from(key.hash & (self.inner.shards.len() as u64 - 1)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn shard(&self, key: &Hashed<'_>) -> &Mutex<Shard> {
+        &self.inner.shards[self.shard_index(key)].0
+    }
+}
+
+/// Looking after it
+impl<C: Clock> MemoryStore<C> {
+    /// Keys remembered at present. Some of them may be as good as new and about to go.
+    pub fn len(&self) -> usize {
+        self.inner.shards.iter().map(|shard| shard.0.lock().len()).sum()
+    }
+
+    /// Whether no key is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that keys and their states take at present.
+    pub fn bytes(&self) -> usize {
+        self.inner.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
+    }
+
+    /// The most bytes they may take.
+    pub fn budget_bytes(&self) -> usize {
+        self.inner.budget
+    }
+
+    /// What the store has done so far.
+    pub fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        for shard in &self.inner.shards {
+            sum += shard.0.lock().stats;
+        }
+        sum
+    }
+
+    /// Looks at so many keys per shard and lets go of those that are as good as new. Decisions do this by themselves,
+    /// a few keys at a time; call it from a timer if keys should also go while nobody asks.
+    pub fn sweep(&self, keys_per_shard: usize) {
+        let now = self.inner.clock.now();
+        for shard in &self.inner.shards {
+            shard.0.lock().look_around(keys_per_shard, now);
+        }
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    type Policy = InstalledPolicy;
+
+    fn install(&self, policy: Policy, carry: Carry) -> Result<InstalledPolicy, StoreError> {
+        let policy = Arc::new(policy);
+        // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
+        // the locks one by one from the first, so that none overtakes another.
+        let mut first = self.inner.shards[0].0.lock();
+        let full = StoreError::TooManyPolicies { max: Policies::MOST };
+        let id = first.policies.install(&policy, carry).ok_or(full)?;
+        for shard in &self.inner.shards[1..] {
+            shard.0.lock().policies.install(&policy, carry);
+        }
+        Ok(InstalledPolicy { id })
+    }
+
+    fn decide(
+        &self,
+        asks: &[Ask<'_, InstalledPolicy>],
+        verb: Verb,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        future::ready(self.decide_now(asks, &verb))
+    }
+
+    fn now(&self) -> Micros {
+        self.inner.clock.now()
+    }
+
+    fn cancel(&self, ask: Ask<'_, InstalledPolicy>, cost: u64, at: Micros) {
+        // The key was good enough to reserve under, so there is no error to report.
+        let _ = self.decide_one(&ask, &Verb::Refund { cost, at: Some(at) });
+    }
+}
+
+impl<C> Clone for MemoryStore<C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<C> fmt::Debug for MemoryStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("shards", &self.inner.shards.len())
+            .field("budget_bytes", &self.inner.budget)
+            .finish_non_exhaustive()
+    }
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+/// 256 MiB.
+const DEFAULT_BUDGET: usize = 256 << 20;
+/// A shard with less than this could not hold a useful number of keys.
+const SMALLEST_SHARD: usize = 16 * 1024;
