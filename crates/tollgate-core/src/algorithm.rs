@@ -135,15 +135,15 @@ impl Scale {
     }
 }
 
-/// The clock guard: how far the clock has stepped back behind a stored instant, if that is too far to wait out.
+/// The clock guard: by how much a stored instant has to move back for the rest to be waited out.
 ///
 /// A clock may step back, and a store may wake up on another machine's clock. A small step is waited out: nothing
-/// drains until the clock has caught up. A large one moves the state along: it keeps its debt and drains from now on.
-/// So a step back frees nothing, and locks nobody out for longer than the tolerance.
+/// drains until the clock has caught up. A large one moves the state along, to where the rest can be waited out: it
+/// keeps its debt and drains from then on. So a step back frees nothing, not even for those who sleep until a promised
+/// moment by a clock of their own, and locks nobody out for longer than the tolerance.
 #[inline]
 pub(crate) fn stepped_back(last: Micros, now: Micros, tolerance: Micros) -> Micros {
-    let back = last - now;
-    if back > tolerance { back } else { Micros::ZERO }
+    last - now - tolerance
 }
 
 /// Any algorithm, so that a policy can hold a mix of them.

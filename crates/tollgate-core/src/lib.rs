@@ -58,6 +58,6 @@ pub use error::{PolicyError, Problem, RuleError};
 pub use policy::{Block, Policy, ReadyRule, Subject};
 pub use quota::{Period, Quota};
 pub use rule::{Algorithm, Align, DEFAULT_BUCKETS, OnStoreFailure, Refill, Rule};
-pub use store::{Ask, Store, StoreError};
+pub use store::{Ask, Immediate, Store, StoreError};
 pub use time::Micros;
 pub use verb::{Release, Take, Verb};

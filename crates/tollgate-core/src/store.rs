@@ -13,7 +13,7 @@ pub trait Store: Send + Sync {
     type Policy: Clone + Send + Sync + 'static;
 
     /// Tells the store about a policy. One with the same domain and name is replaced; keys counted under the old one
-    /// are carried over as `carry` says when they are next met.
+    /// are carried over as `carry` says when they are next met. What was returned for the old one stands for the new.
     fn install(&self, policy: Policy, carry: Carry) -> Result<Self::Policy, StoreError>;
 
     /// Decides one verb for one key, or one take for several: all of them, or none.
@@ -26,9 +26,20 @@ pub trait Store: Send + Sync {
     /// The store's clock, as well as it is known here.
     fn now(&self) -> Micros;
 
-    /// Gives a reservation back without waiting for the outcome, from a place that cannot wait: a future being
-    /// dropped. May be lost with the process; the permit then counts as spent.
-    fn cancel(&self, ask: Ask<'_, Self::Policy>, cost: u64, at: Micros);
+    /// Carries out a verb without waiting for the outcome, from a place that cannot wait: something being dropped. It
+    /// may be lost with the process; permits then count as spent, and leases end by themselves.
+    fn tell(&self, ask: Ask<'_, Self::Policy>, verb: Verb);
+
+    /// Gives a reservation back that way.
+    fn cancel(&self, ask: Ask<'_, Self::Policy>, cost: u64, at: Micros) {
+        self.tell(ask, Verb::Refund { cost, at: Some(at) });
+    }
+}
+
+/// A store that can answer at once, without a runtime.
+pub trait Immediate: Store {
+    /// The same as [`Store::decide`], now.
+    fn decide_now(&self, asks: &[Ask<'_, Self::Policy>], verb: &Verb) -> Result<Decision, StoreError>;
 }
 
 /// One key, and the policy it is asked about under.

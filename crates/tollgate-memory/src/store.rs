@@ -5,8 +5,8 @@ use std::{fmt, future, sync::Arc};
 use foldhash::quality::FixedState;
 use parking_lot::Mutex;
 use tollgate_core::{
-    Ask, Carry, Decision, Micros, Party, Policy, Source, Store, StoreError, Take, Verb, bounds::MAX_KEY_BYTES,
-    take_together,
+    Ask, Carry, Decision, Immediate, Micros, Party, Policy, Source, Store, StoreError, Take, Verb,
+    bounds::MAX_KEY_BYTES, take_together,
 };
 
 use crate::{
@@ -267,9 +267,16 @@ impl<C: Clock> Store for MemoryStore<C> {
         self.inner.clock.now()
     }
 
-    fn cancel(&self, ask: Ask<'_, InstalledPolicy>, cost: u64, at: Micros) {
-        // The key was good enough to reserve under, so there is no error to report.
-        let _ = self.decide_one(&ask, &Verb::Refund { cost, at: Some(at) });
+    fn tell(&self, ask: Ask<'_, InstalledPolicy>, verb: Verb) {
+        // Nobody waits for an answer; the only error there is would be about a key too long to have been used before.
+        let _ = self.decide_one(&ask, &verb);
+    }
+}
+
+impl<C: Clock> Immediate for MemoryStore<C> {
+    #[inline]
+    fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
+        Self::decide_now(self, asks, verb)
     }
 }
 

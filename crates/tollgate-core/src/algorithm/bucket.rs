@@ -114,9 +114,7 @@ impl Algorithm for Bucket {
     #[inline]
     fn follow(&self, state: &mut Meter, now: Micros) -> Micros {
         let back = stepped_back(state.at, now, self.tolerance);
-        if back > Micros::ZERO {
-            state.at = now;
-        }
+        state.at = state.at - back;
         back
     }
 
@@ -175,13 +173,14 @@ impl Algorithm for Bucket {
     }
 
     /// Waits round up, and what a cancelled one was rounded by stays used, so the line may seem to end a little later
-    /// than it does; but nobody stands closer behind another than his permit takes to drain.
+    /// than it does; but nobody who waits stands closer behind another than his permit takes to drain. (One that has
+    /// gone already is never the last in line while somebody waits.)
     fn is_last_in_line(&self, state: &Meter, cost: u64, at: Micros, now: Micros) -> bool {
         let level = self.level(state, now);
         let own = if self.shaped { cost.saturating_mul(self.unit) } else { self.capacity };
         let ends = self.drained_at(level, level.used.saturating_sub(own));
         let rounding = Micros(self.unit / self.drain / 2);
-        at + rounding >= ends
+        at > now && at + rounding >= ends
     }
 
     fn horizon(&self) -> Micros {

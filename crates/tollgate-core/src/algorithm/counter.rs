@@ -70,6 +70,11 @@ impl Counter {
         CounterState { last: state.last, slices: SmallVec::from_vec(merged(indexed)) }
     }
 
+    /// The slices that count at `now`, oldest first: where each begins, and its permits.
+    pub fn slices<'a>(&'a self, state: &'a CounterState, now: Micros) -> impl Iterator<Item = (Micros, u64)> + 'a {
+        self.live(state, state.moment(now)).iter().map(|slice| (self.start(slice), slice.permits))
+    }
+
     /// Length of one slice, which is also the slack.
     pub fn slice(&self) -> Micros {
         self.slice
@@ -89,12 +94,12 @@ impl Counter {
     }
 
     /// Slices moved back with the clock: by whole slices and rather too little, so that none leaves early, but what
-    /// lay in the past stays in the past.
+    /// lay in slices that were past stays past. (The slice of the last change may hold reservations as well.)
     fn moved(&self, state: &CounterState, back: Micros, now: Micros) -> Vec<Slice> {
         let (by, newest, last) = (back.0 / self.slice.0, self.index(now), self.index(state.last));
         let indexed = state.slices.iter().map(|slice| {
             let index = slice.index.saturating_sub(by);
-            (if slice.index <= last { index.min(newest) } else { index }, slice.permits)
+            (if slice.index < last { index.min(newest) } else { index }, slice.permits)
         });
         merged(indexed)
     }
@@ -159,7 +164,7 @@ impl Algorithm for Counter {
         let back = stepped_back(state.last, now, self.tolerance);
         if back > Micros::ZERO {
             state.slices = SmallVec::from_vec(self.moved(state, back, now));
-            state.last = now;
+            state.last = state.last - back;
         }
         back
     }

@@ -153,7 +153,7 @@ impl Algorithm for Leases {
             for lease in &mut state.leases {
                 lease.until = lease.until - back;
             }
-            state.last = now;
+            state.last = state.last - back;
         }
         back
     }

@@ -55,6 +55,12 @@ impl Log {
         state.total() - self.left_window(state, state.moment(now))
     }
 
+    /// The admissions that count at `now`, oldest first: moment and permits. Reservations lie ahead of now.
+    pub fn live<'a>(&self, state: &'a LogState, now: Micros) -> impl ExactSizeIterator<Item = (Micros, u64)> + 'a {
+        let gone = self.gone(state, state.moment(now));
+        (gone..state.entries.len()).map(|index| (state.entries[index].at, state.permits(index)))
+    }
+
     /// The state of a key that was counted under another limit: what is still in the window, rescaled if wanted.
     pub(crate) fn adopt(&self, state: &LogState, scale: Scale, now: Micros) -> LogState {
         let left = self.left_window(state, state.moment(now));
@@ -157,7 +163,7 @@ impl Algorithm for Log {
             for entry in &mut state.entries {
                 entry.at = entry.at - back;
             }
-            state.last = now;
+            state.last = state.last - back;
         }
         back
     }

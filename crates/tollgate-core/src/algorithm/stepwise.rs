@@ -73,9 +73,7 @@ impl Algorithm for Stepwise {
 
     fn follow(&self, state: &mut Meter, now: Micros) -> Micros {
         let back = stepped_back(state.at, now, self.tolerance);
-        if back > Micros::ZERO {
-            state.at = now;
-        }
+        state.at = state.at - back;
         back
     }
 

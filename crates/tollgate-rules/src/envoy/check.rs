@@ -1,0 +1,258 @@
+//! From what was written in the form of envoyproxy/ratelimit to the checked tree.
+//!
+//! What that service refuses is refused here, and a little more: a limit without its number, which it takes for 0 and
+//! so for "refuse everyone", and an `unlimited` that has a number nevertheless.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Policy, Quota, Rule};
+
+use super::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
+use crate::{
+    native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, check_domain},
+    place::Path,
+    problem::{Report, Spot},
+    shape::{self, Manners},
+    spec::{AlgorithmWord, DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, UnitWord},
+    tree::{Node, shown},
+};
+
+pub(crate) fn check(root: &Node, report: &mut Report) -> Option<(String, Vec<EnvoyDescriptor>)> {
+    let manners = Manners { text_fields: &TEXT_FIELDS, refuse_empty: false };
+    let spec: EnvoySpec = shape::read(root, &manners, report);
+    let top = Path::default();
+    let file = Spot { node: root, path: &top };
+    report.empty_is_missing = true;
+    let domain = check_domain(spec.domain.as_deref(), file, report);
+    // There, a domain without descriptors is one without limits; the field itself should be there.
+    if !file.has("descriptors") {
+        report.missing(file, "descriptors", "the file has no descriptors; add a list of them");
+    }
+    // Without a domain the rest is still worth a look, under a name that nobody will see.
+    let mut checker = Checker { domain: domain.as_deref().unwrap_or("unknown"), report };
+    let roots = checker.level(spec.descriptors.as_deref(), file, "");
+    domain.map(|domain| (domain, roots))
+}
+
+struct Checker<'a> {
+    domain: &'a str,
+    report: &'a mut Report,
+}
+
+impl Checker<'_> {
+    fn level(&mut self, specs: Option<&[DescriptorSpec]>, above: Spot<'_>, name: &str) -> Vec<EnvoyDescriptor> {
+        let list = above.path.key("descriptors");
+        let nodes = above.node.get("descriptors").map_or(&[][..], Node::items);
+        let mut level: Vec<EnvoyDescriptor> = Vec::new();
+        let mut lines: HashMap<(&str, &str), usize> = HashMap::new();
+        for (index, (spec, node)) in specs.unwrap_or_default().iter().zip(nodes).enumerate() {
+            if !node.is_map() {
+                continue;
+            }
+            let spot = Spot { node, path: &list.index(index) };
+            let pair = (spec.key.as_deref().unwrap_or_default(), spec.value.as_deref().unwrap_or_default());
+            if !pair.0.is_empty()
+                && let Some(line) = lines.insert(pair, node.place.line)
+            {
+                let message = format!("the same key and value as in line {line}; keep one of them");
+                spot.blame("key", self.report, message);
+            }
+            level.extend(self.descriptor(spec, spot, name));
+        }
+        level
+    }
+
+    fn descriptor(&mut self, spec: &DescriptorSpec, spot: Spot<'_>, above: &str) -> Option<EnvoyDescriptor> {
+        self.report.missing(spot, "key", "the descriptor has no key; add one, such as `key: remote_address`");
+        let key = spec.key.clone().unwrap_or_default();
+        if spec.key.as_deref() == Some("") {
+            spot.blame("key", self.report, "key is empty; use the name of a descriptor entry");
+        }
+        self.check_length("key", &key, MAX_MATCH_KEY_BYTES, spot);
+        let value = EnvoyValue::of(spec.value.as_deref());
+        self.check_length("value", spec.value.as_deref().unwrap_or_default(), MAX_MATCH_VALUE_BYTES, spot);
+        let share_threshold = spec.share_threshold.unwrap_or(false);
+        if share_threshold && !matches!(value, EnvoyValue::Prefix(_)) {
+            let message = "share_threshold joins the values of a wildcard; use a value that ends in *, or leave it out";
+            spot.blame("share_threshold", self.report, message);
+        }
+
+        let name = if key.is_empty() { "unknown".to_owned() } else { name_below(above, &key, &value) };
+        let shadow_mode = spec.shadow_mode.unwrap_or(false);
+        let limit = match (&spec.rate_limit, spot.node.get("rate_limit")) {
+            (Some(limit), Some(node)) => {
+                let spot = Spot { node, path: &spot.path.key("rate_limit") };
+                self.limit(limit, spot, &name, shadow_mode)
+            }
+            _ => None,
+        };
+        let descriptors = self.level(spec.descriptors.as_deref(), spot, &name);
+        Some(EnvoyDescriptor {
+            key,
+            value,
+            limit,
+            shadow_mode,
+            detailed_metric: spec.detailed_metric.unwrap_or(false),
+            value_to_metric: spec.value_to_metric.unwrap_or(false),
+            share_threshold,
+            quota_mode: spec.quota_mode.unwrap_or(false),
+            descriptors,
+            line: spot.node.place.line,
+        })
+    }
+
+    fn limit(&mut self, spec: &RateLimitSpec, spot: Spot<'_>, path: &str, shadow: bool) -> Option<EnvoyLimit> {
+        let name = spec.name.clone().filter(|name| !name.is_empty());
+        let replaces = self.replaces(spec, spot, name.as_deref());
+        let allowance = if spec.unlimited == Some(true) {
+            for field in ["unit", "requests_per_unit", "algorithm"] {
+                if spot.has(field) {
+                    let message = format!("unlimited counts nothing, so {field} says nothing; keep one of them");
+                    spot.blame_key(field, self.report, message);
+                }
+            }
+            Allowance::Unlimited
+        } else {
+            self.counted(spec, spot, path, shadow)?
+        };
+        Some(EnvoyLimit { allowance, name, replaces })
+    }
+
+    fn counted(&mut self, spec: &RateLimitSpec, spot: Spot<'_>, path: &str, shadow: bool) -> Option<Allowance> {
+        let units = "second, minute, hour, day, week, month or year";
+        self.report.missing(spot, "unit", format!("the limit has no unit; add one of {units}"));
+        let number = "the limit has no requests_per_unit; add it, 0 to refuse everyone, or `unlimited: true`";
+        self.report.missing(spot, "requests_per_unit", number);
+        let (unit, requests) = (unit(spec.unit?), spec.requests_per_unit?.0);
+        if requests == 0 {
+            return Some(Allowance::RefuseAll { unit });
+        }
+        let rule_name = spec.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(unit.name());
+        let quota = Quota::per_micros(requests, unit.span());
+        let rule = match spec.algorithm.unwrap_or(AlgorithmWord::FixedWindow) {
+            AlgorithmWord::FixedWindow => Rule::fixed_window(rule_name, quota),
+            AlgorithmWord::TokenBucket | AlgorithmWord::Gcra => Rule::token_bucket(rule_name, quota),
+            AlgorithmWord::LeakyBucket => Rule::leaky_bucket(rule_name, quota),
+            AlgorithmWord::SlidingLog => Rule::sliding_log(rule_name, quota),
+            AlgorithmWord::SlidingCounter => Rule::sliding_counter(rule_name, quota),
+            AlgorithmWord::Concurrency => {
+                let message =
+                    "concurrency counts holders, not requests per unit; use another one, or tollgate's own form";
+                spot.blame("algorithm", self.report, message);
+                return None;
+            }
+        }
+        .shadow(shadow);
+        if let Err(error) = rule.limiting() {
+            let problem = error.problem;
+            let field = match problem.field {
+                "limit" | "burst" | "capacity" => "requests_per_unit",
+                "per" => "unit",
+                other => other,
+            };
+            let message = format!("{field} is {}, {}; {}", problem.found, problem.why, problem.remedy);
+            spot.blame(field, self.report, message);
+            return None;
+        }
+        match Policy::new(path, [rule]).and_then(|policy| policy.in_domain(self.domain)) {
+            Ok(policy) => Some(Allowance::Limited { policy, unit, requests_per_unit: requests }),
+            Err(error) => {
+                self.report.add(spot.node.place, spot.path, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn replaces(&mut self, spec: &RateLimitSpec, spot: Spot<'_>, own: Option<&str>) -> Vec<String> {
+        let list = spot.path.key("replaces");
+        let nodes = spot.node.get("replaces").map_or(&[][..], Node::items);
+        let mut names = Vec::new();
+        for (index, (replaced, node)) in spec.replaces.iter().flatten().zip(nodes).enumerate() {
+            let spot = Spot { node, path: &list.index(index) };
+            match replaced.name.as_deref() {
+                Some("") => spot.blame("name", self.report, "name is empty; use the name of another limit"),
+                Some(name) if Some(name) == own => {
+                    let message =
+                        format!("name is \"{}\", so the limit would replace itself; name another", shown(name));
+                    spot.blame("name", self.report, message);
+                }
+                Some(name) => names.push(name.to_owned()),
+                None if node.is_map() => {
+                    self.report.missing(spot, "name", "this item has no name; add that of another limit");
+                }
+                None => {}
+            }
+        }
+        names
+    }
+
+    fn check_length(&mut self, field: &str, word: &str, most: usize, spot: Spot<'_>) {
+        if word.len() > most {
+            let message = format!("{field} is {} bytes long; use at most {most}", word.len());
+            spot.blame(field, self.report, message);
+        }
+    }
+}
+
+fn unit(word: UnitWord) -> EnvoyUnit {
+    match word {
+        UnitWord::Second => EnvoyUnit::Second,
+        UnitWord::Minute => EnvoyUnit::Minute,
+        UnitWord::Hour => EnvoyUnit::Hour,
+        UnitWord::Day => EnvoyUnit::Day,
+        UnitWord::Week => EnvoyUnit::Week,
+        UnitWord::Month => EnvoyUnit::Month,
+        UnitWord::Year => EnvoyUnit::Year,
+    }
+}
+
+/// A policy's name: the way through the tree, `message_type=marketing/to_number`.
+///
+/// Counts are kept under it, so two descriptors must never share one: the separators are escaped where they occur in
+/// keys and values, and a name too long to use is cut and ends in a hash of the whole.
+fn name_below(above: &str, key: &str, value: &EnvoyValue) -> String {
+    let mut name = if above.is_empty() { String::new() } else { format!("{above}/") };
+    escape(key, &mut name);
+    match value {
+        EnvoyValue::Any => {}
+        EnvoyValue::Literal(literal) => {
+            name.push('=');
+            escape(literal, &mut name);
+        }
+        EnvoyValue::Prefix(prefix) => {
+            name.push('=');
+            escape(prefix, &mut name);
+            name.push('*');
+        }
+    }
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    let hash = name.bytes().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    let mut kept = LONGEST_NAME - 17;
+    while !name.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    format!("{}~{hash:016x}", &name[..kept])
+}
+
+fn escape(word: &str, out: &mut String) {
+    for c in word.chars() {
+        if matches!(c, '/' | '=' | '%' | '*' | '~') || c.is_control() {
+            out.push_str(&format!("%{:x}.", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+}
+
+/// Core's bound on names.
+const LONGEST_NAME: usize = tollgate_core::bounds::MAX_NAME_BYTES;
+
+/// FNV-1a: short, and the same in every process and version.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,73 @@
+use super::*;
+use crate::{Format, RuleFile, read_str};
+
+fn read(text: &str) -> RuleFile {
+    read_str("envoy.yaml", text, Format::Yaml).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn policy_of(descriptor: &EnvoyDescriptor) -> &Policy {
+    match &descriptor.limit.as_ref().unwrap().allowance {
+        Allowance::Limited { policy, .. } => policy,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_tree_keeps_its_shape_and_order() {
+    let file = read(
+        "domain: edge\ndescriptors:\n  - key: a\n    value: foo*\n    share_threshold: true\n    quota_mode: true\n    \
+         descriptors:\n      - key: b\n        rate_limit: { unit: MINUTE, requests_per_unit: 5, algorithm: sliding_log }\n  \
+         - key: a\n    rate_limit: { unlimited: true }\n  - key: bad\n    value: 42\n    \
+         rate_limit: { unit: day, requests_per_unit: 0 }\n",
+    );
+    let [first, second, third] = file.descriptors() else { panic!("{file:?}") };
+    assert_eq!(first.value, EnvoyValue::Prefix("foo".into()));
+    assert!(first.share_threshold && first.quota_mode && first.limit.is_none());
+    let inner = policy_of(&first.descriptors[0]);
+    assert_eq!((inner.domain(), inner.name()), ("edge", "a=foo*/b"));
+    assert_eq!(inner.rules()[0].rule(), &Rule::sliding_log("minute", Quota::per_minute(5)));
+    assert!(matches!(second.limit.as_ref().unwrap().allowance, Allowance::Unlimited));
+    // Their reader takes any scalar for text.
+    assert_eq!(third.value, EnvoyValue::Literal("42".into()));
+    assert!(matches!(third.limit.as_ref().unwrap().allowance, Allowance::RefuseAll { unit: EnvoyUnit::Day }));
+}
+
+#[test]
+fn months_and_years_are_as_long_as_upstream() {
+    let file = read(
+        "domain: d\ndescriptors:\n  - { key: m, rate_limit: { unit: Month, requests_per_unit: 1 } }\n  \
+         - { key: y, rate_limit: { unit: year, requests_per_unit: 1 }, shadow_mode: true }\n",
+    );
+    let rule = |index: usize| policy_of(&file.descriptors()[index]).rules()[0].rule().clone();
+    let days = |days: u64| Quota::per_micros(1, tollgate_core::Micros(days * 86_400_000_000));
+    assert_eq!(rule(0), Rule::fixed_window("month", days(30)));
+    assert_eq!(rule(1), Rule::fixed_window("year", days(365)).shadow(true));
+}
+
+#[test]
+fn empty_fields_mean_none_as_upstream() {
+    let file = read("domain: d\ndescriptors:\n  - key: k\n    value:\n    rate_limit:\n    descriptors:\n");
+    assert_eq!(file.descriptors()[0].value, EnvoyValue::Any);
+    assert!(file.descriptors()[0].limit.is_none());
+    assert!(read("domain: d\ndescriptors:\n").descriptors().is_empty());
+}
+
+#[test]
+fn policies_of_different_descriptors_never_share_a_name() {
+    let literal = |text: &str| EnvoyValue::Literal(text.into());
+    let names = [
+        name_below("", "a", &literal("b")),
+        name_below("", "a=b", &EnvoyValue::Any),
+        name_below("a", "b", &EnvoyValue::Any),
+        name_below("", "a/b", &EnvoyValue::Any),
+        name_below("", "a", &EnvoyValue::Prefix("b".into())),
+        name_below("", "a", &literal("b*")),
+        name_below("", "a", &literal(&"x".repeat(200))),
+        name_below("", "a", &literal(&"x".repeat(201))),
+        name_below("", "a", &literal(&"é\n".repeat(100))),
+    ];
+    for (index, name) in names.iter().enumerate() {
+        assert!(name.len() <= LONGEST_NAME && !name.chars().any(char::is_control), "{name}");
+        assert!(!names[..index].contains(name), "{name}");
+    }
+}

@@ -1,0 +1,115 @@
+//! From the file system to texts: single files, and directories full of them.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::{Format, Problem, Problems, RuleFile, place::Place, read_str};
+
+/// The largest rule file that is read. Thousands of policies fit; a log file named by mistake does not.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// Reads one file, whose extension says in which language it is written.
+pub fn read_path(path: impl AsRef<Path>) -> Result<RuleFile, Problems> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let Some(format) = Format::of_path(path) else {
+        let message = "the name should end in .yaml, .yml, .toml or .json, which tells how to read the file";
+        return Err(Problems::unreadable(name, message));
+    };
+    let bytes = read_bytes(path).map_err(|error| Problems::unreadable(&name, told(&error)))?;
+    if bytes.len() > MAX_FILE_BYTES {
+        let message = format!("larger than {MAX_FILE_BYTES} bytes; split it, one domain per file");
+        return Err(Problems::unreadable(name, message));
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => read_str(&name, text, format),
+        Err(error) => Err(not_utf8(name, &bytes, error.valid_up_to())),
+    }
+}
+
+/// Reads files and directories of them, in the order given and by name. Of a directory every rule file is read, hidden
+/// ones and folders aside. A domain may be described in one file only.
+pub fn read_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<RuleFile>, Problems> {
+    let mut files = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        match expand(path.as_ref()) {
+            Ok(found) => files.extend(found),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let mut read = Vec::new();
+    let mut homes: HashMap<String, String> = HashMap::new();
+    for path in files {
+        match read_path(path) {
+            Ok(file) => {
+                if let Some(first) = homes.insert(file.domain.clone(), file.file.clone()) {
+                    problems.push(second_home(&file, &first));
+                }
+                read.push(file);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    match Problems::gather(problems) {
+        Some(problems) => Err(problems),
+        None => Ok(read),
+    }
+}
+
+/// A file is itself; a directory is the rule files in it.
+fn expand(path: &Path) -> Result<Vec<PathBuf>, Problems> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let name = path.display().to_string();
+    let unreadable = |error: io::Error| Problems::unreadable(&name, told(&error));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?.path();
+        // Kubernetes keeps the real files of a mounted map in hidden directories, beside links to them.
+        let hidden = entry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && Format::of_path(&entry).is_some() && !entry.is_dir() {
+            found.push(entry);
+        }
+    }
+    if found.is_empty() {
+        let message = "no rule files in this directory; their names end in .yaml, .yml, .toml or .json";
+        return Err(Problems::unreadable(name, message));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// One byte more than allowed is enough to know, and a pipe or device has no size to ask for.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn told(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a directory, and a file was asked for".to_owned(),
+        _ => format!("could not be read: {error}"),
+    }
+}
+
+fn not_utf8(file: String, bytes: &[u8], valid: usize) -> Problems {
+    let before = String::from_utf8_lossy(&bytes[..valid]);
+    let Place { line, column } = Place::of_offset(&before, before.len());
+    let byte = bytes.get(valid).copied().unwrap_or_default();
+    let message = format!("the byte 0x{byte:02x} is not UTF-8; save the file in that encoding");
+    Problems::from(Problem { file, line, column, field: String::new(), message })
+}
+
+fn second_home(file: &RuleFile, first: &str) -> Problems {
+    let message = format!("domain \"{}\" is described in {first} already; put all of it into one file", file.domain);
+    Problems::from(Problem { file: file.file.clone(), line: 1, column: 1, field: "domain".to_owned(), message })
+}

@@ -1,0 +1,151 @@
+//! One rule: which fields its algorithm has a use for, and what core thinks of the numbers.
+
+use tollgate_core::{
+    Algorithm, Align, DEFAULT_BUCKETS, Micros, OnStoreFailure, Period, Quota, Refill, Rule, UtcOffset,
+};
+
+use super::failure_answer;
+use crate::{
+    duration,
+    problem::{Report, Spot},
+    spec::{AlgorithmWord, AlignWord, Count, RefillWord, RuleSpec},
+};
+
+/// The rule, unless something is wrong with it.
+pub(super) fn check(spec: &RuleSpec, spot: Spot<'_>, failure: OnStoreFailure, report: &mut Report) -> Option<Rule> {
+    let before = report.count();
+    report.missing(spot, "name", "the rule has no name; add one, such as `name: burst`");
+    report.missing(spot, "limit", "the rule has no limit; add one, such as `limit: 100`");
+    report.missing(spot, "algorithm", format!("the rule has no algorithm; use {ALGORITHMS}"));
+    let word = spec.algorithm?;
+    refuse_useless_fields(word, spot, report);
+    if word == AlgorithmWord::Concurrency {
+        let message =
+            "concurrency needs a lease, after which a silent holder has let go; add one, such as `lease: 30s`";
+        report.missing(spot, "lease", message);
+    } else {
+        report.missing(spot, "per", format!("{} needs a period; add one, such as `per: 1s`", word.word()));
+    }
+    let algorithm = algorithm(word, spec, spot, report)?;
+    let quota = quota(spec)?;
+    let rule = Rule::new(spec.name.as_deref()?, quota, algorithm)
+        .on_store_failure(spec.on_store_failure.map_or(failure, failure_answer))
+        .shadow(spec.shadow.unwrap_or(false))
+        .enabled(spec.enabled.unwrap_or(true));
+    // Core would say of a useless burst once more what has been said.
+    if report.count() == before
+        && let Err(error) = rule.limiting()
+    {
+        let mut problem = error.problem;
+        if problem.field == "per" && problem.found != "1mo" {
+            // In the words of the file, where `90m` should not come back as `5400s`.
+            problem.found = spec.per.map_or(problem.found, |span| span_told(span.0));
+        }
+        spot.blame(problem.field, report, problem.to_string());
+    }
+    (report.count() == before).then_some(rule)
+}
+
+/// What the algorithm counts with. Concurrency has no period; core keeps its lease there.
+fn quota(spec: &RuleSpec) -> Option<Quota> {
+    let limit = spec.limit?.0;
+    let period = spec.lease.or(spec.per)?.0;
+    let quota = match period {
+        Period::Span(span) => Quota::per_micros(limit, span),
+        Period::Month => Quota::per_month(limit),
+    };
+    Some(match spec.burst.or(spec.capacity) {
+        Some(Count(burst)) => quota.burst(burst),
+        None => quota,
+    })
+}
+
+fn algorithm(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &mut Report) -> Option<Algorithm> {
+    Some(match word {
+        AlgorithmWord::TokenBucket | AlgorithmWord::Gcra => Algorithm::TokenBucket {
+            refill: match spec.refill {
+                Some(RefillWord::Stepwise) => Refill::Stepwise,
+                Some(RefillWord::Continuous) | None => Refill::Continuous,
+            },
+        },
+        AlgorithmWord::LeakyBucket => Algorithm::LeakyBucket { shaped: spec.shaped.unwrap_or(false) },
+        AlgorithmWord::FixedWindow => Algorithm::FixedWindow { align: align(spec) },
+        AlgorithmWord::SlidingLog => Algorithm::SlidingLog,
+        AlgorithmWord::SlidingCounter => {
+            let buckets = spec.buckets.map_or(u64::from(DEFAULT_BUCKETS), |count| count.0);
+            match u32::try_from(buckets) {
+                Ok(buckets) => Algorithm::SlidingCounter { buckets },
+                Err(_) => {
+                    let message =
+                        format!("buckets is {buckets}, not a number of slices the window can have; use fewer");
+                    spot.blame("buckets", report, message);
+                    return None;
+                }
+            }
+        }
+        AlgorithmWord::Concurrency => match spec.lease?.0 {
+            Period::Span(lease) => Algorithm::Concurrency { lease },
+            Period::Month => {
+                spot.blame(
+                    "lease",
+                    report,
+                    "lease is 1mo, which only the calendar can measure; use a span such as 30d",
+                );
+                return None;
+            }
+        },
+    })
+}
+
+fn align(spec: &RuleSpec) -> Align {
+    match spec.align {
+        Some(AlignWord::FirstRequest) => Align::FirstRequest,
+        Some(AlignWord::Calendar) => Align::Calendar(spec.utc_offset.map_or(UtcOffset::UTC, |offset| offset.0)),
+        Some(AlignWord::Epoch) | None => Align::Epoch,
+    }
+}
+
+/// A field without effect is a misunderstanding, and one about limits is best found early.
+fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Report) {
+    use AlgorithmWord::{Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingCounter, TokenBucket};
+    let bucket = matches!(word, TokenBucket | Gcra);
+    let fields = [
+        ("per", word != Concurrency),
+        ("burst", bucket),
+        ("refill", bucket),
+        ("capacity", word == LeakyBucket),
+        ("shaped", word == LeakyBucket),
+        ("align", word == FixedWindow),
+        ("utc_offset", word == FixedWindow),
+        ("buckets", word == SlidingCounter),
+        ("lease", word == Concurrency),
+    ];
+    for (field, useful) in fields {
+        if useful || !spot.has(field) {
+            continue;
+        }
+        let way_out = match (field, word) {
+            ("burst", LeakyBucket) => "call it capacity",
+            ("capacity", TokenBucket | Gcra) => "call it burst",
+            ("per", Concurrency) => "leave it out: holders are counted, not requests over time",
+            ("burst", _) => "leave it out: the whole limit may come at once",
+            _ => "leave it out",
+        };
+        spot.blame_key(field, report, format!("{} has no use for {field}; {way_out}", word.word()));
+    }
+    let calendar = spot.node.get("align").is_some_and(|align| align.quoted() == "\"calendar\"");
+    if word == FixedWindow && spot.has("utc_offset") && !calendar {
+        let message = "utc_offset moves calendar windows only; add `align: calendar`, or leave it out";
+        spot.blame_key("utc_offset", report, message);
+    }
+}
+
+fn span_told(period: Period) -> String {
+    match period {
+        Period::Span(span) if span == Micros::ZERO => "0s".to_owned(),
+        Period::Span(span) => duration::told(span),
+        Period::Month => "1mo".to_owned(),
+    }
+}
+
+const ALGORITHMS: &str = "token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or concurrency, as `algorithm: token_bucket`";

@@ -1,0 +1,87 @@
+use super::*;
+
+fn tree(text: &str) -> Node {
+    read(text).unwrap().unwrap()
+}
+
+fn trouble(text: &str) -> (usize, String) {
+    let trouble = read(text).unwrap_err();
+    (trouble.place.line, trouble.message)
+}
+
+#[test]
+fn values_know_their_places() {
+    let tree = tree("domain: api\npolicies:\n  - name: one\n    rules: [{ limit: 7 }]\n");
+    let policy = &tree.get("policies").unwrap().items()[0];
+    assert_eq!(policy.place, Place { line: 3, column: 5 });
+    let limit = policy.get("rules").unwrap().items()[0].get("limit").unwrap();
+    assert_eq!(limit.place, Place { line: 4, column: 22 });
+}
+
+#[test]
+fn quoted_words_are_text() {
+    let tree = tree("a: \"1\"\nb: 1\nc: !!str 1\nd: |\n  1\n");
+    assert_eq!(tree.get("a").unwrap().told(), "\"1\", which is text");
+    assert_eq!(tree.get("b").unwrap().told(), "1, a number");
+    assert_eq!(tree.get("c").unwrap().told(), "\"1\", which is text");
+    assert_eq!(tree.get("d").unwrap().told(), "\"1\\n\", which is text");
+}
+
+#[test]
+fn aliases_and_merges_are_filled_in() {
+    let tree = tree("base: &b { per: 1s, limit: 5 }\nrule: { <<: *b, limit: 7 }\nsame: *b\n");
+    let rule = tree.get("rule").unwrap();
+    assert_eq!(rule.get("limit").unwrap().quoted(), "7");
+    assert_eq!(rule.get("per").unwrap().quoted(), "\"1s\"");
+    assert!(rule.get("<<").is_none());
+    assert_eq!(tree.get("same").unwrap().get("limit").unwrap().quoted(), "5");
+}
+
+#[test]
+fn the_first_of_several_merged_mappings_wins() {
+    let tree = tree("a: &a { x: 1 }\nb: &b { x: 2, y: 2 }\nc: { <<: [*a, *b] }\n");
+    let merged = tree.get("c").unwrap();
+    assert_eq!((merged.get("x").unwrap().quoted(), merged.get("y").unwrap().quoted()), ("1".into(), "2".into()));
+    assert!(trouble("a: { <<: 5 }").1.contains("merges mappings"));
+}
+
+#[test]
+fn an_alias_inside_itself_is_refused() {
+    assert!(trouble("a: &a\n  - *a\n").1.contains("inside what it stands for"));
+    assert!(trouble("a: *nobody\n").1.contains("not valid YAML"));
+}
+
+#[test]
+fn aliases_count_as_what_they_stand_for() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let below = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+    }
+    let (line, message) = trouble(&text);
+    assert!(message.contains("more than 100000 values"), "{message}");
+    assert_eq!(line, 5);
+}
+
+#[test]
+fn depth_is_bounded_with_and_without_aliases() {
+    assert!(trouble(&"[".repeat(10_000)).1.contains("levels deep"));
+    assert!(trouble(&"- ".repeat(10_000)).1.contains("levels deep"));
+    let nested = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    let text = format!("a: &a {nested}\nb: {}*a{}\n", "[".repeat(40), "]".repeat(40));
+    assert!(trouble(&text).1.contains("levels deep"));
+}
+
+#[test]
+fn odd_documents_are_refused_by_name() {
+    assert_eq!(
+        trouble("a: 1\n---\nb: 2\n"),
+        (2, "a second document begins here; put it into a file of its own".into())
+    );
+    assert_eq!(trouble("a: 1\nb: 2\na: 3\n").0, 3);
+    assert_eq!(trouble("a:\n\tb: 1\n"), (2, "a tab indents this line; YAML accepts spaces only".into()));
+    assert!(trouble("a: !secret x\n").1.contains("!secret"));
+    assert!(trouble("? [a]\n: 1\n").1.contains("field's name"));
+    assert!(read("# only a comment\n").unwrap().is_none());
+    assert!(read("---\n...\n").unwrap().is_none());
+}

@@ -1,0 +1,125 @@
+//! How problems are told: all of them, in order, each with its place.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may say what they expect, too")]
+
+use std::{fs, path::PathBuf};
+
+use tollgate_rules::{Format, MAX_FILE_BYTES, Problems, read_path, read_paths, read_str};
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = read_str("api.yaml", text, Format::Yaml).unwrap_err();
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// A directory of its own for each test, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tollgate-rules-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SOUND: &str = "domain: api\npolicies: [{ name: p, rules: [{ name: r, algorithm: gcra, limit: 5, per: 1s }] }]\n";
+
+#[test]
+fn one_bad_rule_hides_no_other() {
+    let told = problems(
+        "domain: ''\npolicies:\n  - name: one\n    rules:\n      - { name: a, algorithm: gcra, limit: 0, per: 1s, brust: 5 }\n      \
+         - { name: b, algorithm: gcra, limit: many, per: 60, burst: -1 }\n      - 7\n  - name: one\n    cost: 0\n    \
+         match: { user: '*' }\n    rules: []\n",
+    );
+    let expected = [
+        "api.yaml:1:9: domain: domain is empty, so nothing could refer to it; use 1 to 128 bytes of printable text",
+        "api.yaml:5:44: policies[0].rules[0].limit: limit is 0, which refuses everyone; use 1 or more, or leave the rule out to admit everyone",
+        "api.yaml:5:56: policies[0].rules[0].brust: there is no field `brust`; did you mean `burst`?",
+        "api.yaml:6:44: policies[0].rules[1].limit: limit is \"many\", which is text; use a whole number in digits, such as 100",
+        "api.yaml:6:55: policies[0].rules[1].per: per is 60, a number without a unit; say which one, such as 60s for seconds or 60ms for milliseconds",
+        "api.yaml:6:66: policies[0].rules[1].burst: burst is -1, below zero; use a whole number in digits, such as 100",
+        "api.yaml:7:9: policies[0].rules[2]: this item is 7, a number; use a mapping of fields",
+        "api.yaml:8:11: policies[1].name: name is \"one\", which the policy in line 3 has already; give each its own",
+        "api.yaml:9:11: policies[1].cost: cost is 0, so nothing would ever be counted; use 1 or more",
+        "api.yaml:11:12: policies[1].rules: the policy has no rules; add one, or leave the policy out to admit everything",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_field_of_the_wrong_kind_is_not_missing_as_well() {
+    assert_eq!(problems("domain: [api]\npolicies: 5\n").len(), 2);
+    assert_eq!(problems("domain: api\npolicies: [{ nam: p, rules: {} }]\n").len(), 2);
+}
+
+#[test]
+fn an_unknown_field_may_hold_one_of_its_own_name() {
+    assert_eq!(problems(&format!("{SOUND}x: {{ x: 1 }}\n")).len(), 1);
+    assert_eq!(problems(&format!("{SOUND}\"a`, expected `b\": 1\n")).len(), 1);
+}
+
+#[test]
+fn the_list_of_problems_ends() {
+    let mut text = SOUND.to_owned();
+    for number in 0..1_000 {
+        text.push_str(&format!("x{number}: 1\n"));
+    }
+    let told = problems(&text);
+    assert_eq!(told.len(), 201);
+    assert!(told.iter().any(|told| told.contains("more than 200 mistakes")));
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_lines_are_no_mistake() {
+    let text = format!("\u{feff}{}", SOUND.replace('\n', "\r\n"));
+    read_str("api.yaml", &text, Format::Yaml).unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_read_say_why() {
+    let folder = Folder::new("unreadable");
+    let told = |path: PathBuf| read_path(path).unwrap_err().to_string();
+    assert!(told(folder.0.join("none.yaml")).ends_with("none.yaml: there is no such file"));
+    assert!(told(folder.file("rules.ini", SOUND)).contains(".yaml, .yml, .toml or .json"));
+    assert!(told(folder.file("rules", SOUND)).contains(".yaml, .yml, .toml or .json"));
+    assert!(told(folder.file("big.yaml", vec![b'#'; MAX_FILE_BYTES + 1])).contains("larger than 1048576 bytes"));
+    assert!(told(folder.file("full.yaml", vec![b'#'; MAX_FILE_BYTES])).contains("the file is empty"));
+    assert!(
+        told(folder.file("binary.yaml", b"domain: api\nx: \xc3\x28\n")).contains(":2:4: the byte 0xc3 is not UTF-8")
+    );
+    fs::create_dir(folder.0.join("folder.yaml")).unwrap();
+    assert!(told(folder.0.join("folder.yaml")).contains("directory"));
+}
+
+#[test]
+fn directories_are_read_without_what_is_not_meant() {
+    let folder = Folder::new("directory");
+    let empty: Problems = read_paths([&folder.0]).unwrap_err();
+    assert!(empty.to_string().contains("no rule files"));
+    folder.file("b.yml", SOUND.replace("api", "b"));
+    folder.file("a.yaml", SOUND.replace("api", "a"));
+    folder.file(".hidden.yaml", "broken: [");
+    folder.file("notes.txt", "broken: [");
+    fs::create_dir(folder.0.join("more.yaml")).unwrap();
+    let domains: Vec<String> = read_paths([&folder.0]).unwrap().into_iter().map(|file| file.domain).collect();
+    assert_eq!(domains, ["a", "b"]);
+
+    folder.file("c.yaml", SOUND.replace("api", "a"));
+    folder.file("d.yaml", "domain: d\n");
+    let told: Vec<String> = read_paths([&folder.0]).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("c.yaml:1:1: domain: domain \"a\" is described in"));
+    assert!(told[1].contains("d.yaml:1:1: policies: the file has no policies"));
+}
