@@ -10,6 +10,7 @@ use crate::{
     decide::{Party, Step, least_remaining, told_of},
     decision::{DecidedBy, Decision, Source, Verdict},
     policy::Block,
+    rules_told::RulesTold,
     time::Micros,
     verb::{Release, Verb},
 };
@@ -55,13 +56,8 @@ impl Party<'_> {
     /// The key as it stands: what a take of nothing would be told.
     fn look(&self, now: Micros) -> Decision {
         let passes = Verdict::Allow { wait: Micros::ZERO };
-        let rules: smallvec::SmallVec<_> = self
-            .policy
-            .rules()
-            .iter()
-            .zip(self.states.iter())
-            .map(|(rule, state)| told_of(rule, state, passes, now))
-            .collect();
+        let rules = self.policy.rules().iter().zip(self.states.iter());
+        let rules = RulesTold::collect(rules.map(|(rule, state)| told_of(rule, state, passes, now)));
         let (verdict, decided_by) = if self.block.until > now {
             (Verdict::Deny { retry_after: self.block.until - now }, DecidedBy::Block)
         } else {

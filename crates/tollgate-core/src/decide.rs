@@ -13,6 +13,7 @@ use crate::{
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
     policy::{Block, Policy, ReadyRule, Subject},
+    rules_told::RulesTold,
     time::Micros,
     verb::{Take, Verb},
 };
@@ -59,7 +60,7 @@ impl Policy {
 impl Policy {
     /// The common case without the machinery: one enforcing rule whose state is a meter, nobody waiting, no block.
     /// `None` if this policy is another kind. The answer is the same as [`decide`](Self::decide)'s.
-    #[inline]
+    #[inline(always)]
     pub fn take_metered(&self, meter: &mut Meter, take: &Take, now: Micros) -> Option<Metered> {
         let [rule] = self.rules() else { return None };
         if rule.is_shadow() {
@@ -88,7 +89,7 @@ pub struct Metered {
 }
 
 /// One rule with nobody to agree with.
-#[inline]
+#[inline(always)]
 fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, horizon: Micros, now: Micros) -> Metered {
     let now = now.min(MAX_TIME);
     let moved = algorithm.follow(state, now) > Micros::ZERO;
@@ -116,7 +117,7 @@ fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, ho
 }
 
 /// What a rule answers that could let the request pass at these moments.
-#[inline]
+#[inline(always)]
 fn answer(Weighed { free_at, go_at }: Weighed, take: &Take, horizon: Micros, now: Micros) -> Verdict {
     let (free_in, go_in) = (free_at - now, go_at - now);
     if take.whole_wait && (go_in > take.max_wait || go_in > horizon) {
@@ -189,17 +190,13 @@ impl Weighing {
     }
 
     /// Each rule's numbers as they are now, and what it would have answered alone.
-    #[inline]
-    fn tell(&self, parties: &[Party<'_>], take: &Take, refused: bool, now: Micros) -> SmallVec<[RuleDecision; 3]> {
-        let mut told = SmallVec::new();
+    fn tell(&self, parties: &[Party<'_>], take: &Take, refused: bool, now: Micros) -> RulesTold {
         let mut weighed = self.weighed.iter();
-        for party in parties {
-            for (rule, state) in party.policy.rules().iter().zip(party.states.iter()) {
-                let verdict = self.verdict(weighed.next().copied().flatten(), take, refused, now);
-                told.push(told_of(rule, state, verdict, now));
-            }
-        }
-        told
+        let rules = parties.iter().flat_map(|party| party.policy.rules().iter().zip(party.states.iter()));
+        RulesTold::collect(rules.map(|(rule, state)| {
+            let verdict = self.verdict(weighed.next().copied().flatten(), take, refused, now);
+            told_of(rule, state, verdict, now)
+        }))
     }
 
     #[inline]

@@ -1,8 +1,6 @@
 //! The answer. Every wire renders a [`Decision`]; none of them recomputes it.
 
-use smallvec::SmallVec;
-
-use crate::{algorithm::LeaseId, time::Micros};
+use crate::{algorithm::LeaseId, rules_told::RulesTold, time::Micros};
 
 /// May these permits go, and what should the caller know next?
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -17,7 +15,7 @@ pub struct Decision {
     /// The lease taken, renewed or released, where one was.
     pub lease: Option<LeaseId>,
     /// One answer per rule, in the policy's order.
-    pub rules: SmallVec<[RuleDecision; 3]>,
+    pub rules: RulesTold,
 }
 
 /// What one rule says.
@@ -101,9 +99,13 @@ impl Decision {
     /// The decision of a policy with one rule.
     #[inline]
     pub fn of_one(rule: RuleDecision) -> Self {
-        let mut rules = SmallVec::new();
-        rules.push(rule);
-        Self { verdict: rule.verdict, decided_by: DecidedBy::Rule(0), source: Source::Store, lease: None, rules }
+        Self {
+            verdict: rule.verdict,
+            decided_by: DecidedBy::Rule(0),
+            source: Source::Store,
+            lease: None,
+            rules: RulesTold::one(rule),
+        }
     }
 
     /// May the request go, now or after its wait?

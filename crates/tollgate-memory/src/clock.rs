@@ -24,9 +24,11 @@ pub struct SystemClock {
     ticks: quanta::Clock,
     /// Tick count when we began.
     started: u64,
-    /// What to add to the microseconds counted since then.
+    /// Microseconds in 2^64 ticks.
+    micros: u64,
+    /// What to add to the microseconds counted since we began.
     offset: AtomicU64,
-    /// When, in microseconds counted, to look at the wall clock again.
+    /// At which tick count to look at the wall clock again.
     look_again: AtomicU64,
 }
 
@@ -34,36 +36,44 @@ impl SystemClock {
     /// Starts counting.
     pub fn new() -> Self {
         let ticks = quanta::Clock::new();
+        // A nanosecond is a tick or less, so what 2^40 ticks come to, times 2^24, fits.
+        let micros = (u128::from(ticks.delta_as_nanos(0, 1 << 40)) << 24) / 1_000;
         let clock = Self {
             started: ticks.raw(),
             ticks,
-            offset: AtomicU64::new(wall_clock().0),
-            look_again: AtomicU64::new(LOOK_EVERY),
+            micros: u64::try_from(micros).unwrap_or(u64::MAX),
+            offset: AtomicU64::new(0),
+            look_again: AtomicU64::new(0),
         };
-        clock.set_right(clock.counted());
+        clock.set_right(clock.started);
         clock
     }
 
     #[inline]
-    fn counted(&self) -> u64 {
-        self.ticks.delta_as_nanos(self.started, self.ticks.raw()) / 1_000
+    fn counted(&self, ticks: u64) -> u64 {
+        // The upper half of a 128-bit product always fits 64 bits.
+        #[allow(clippy::cast_possible_truncation)]
+        let micros = ((u128::from(ticks.wrapping_sub(self.started)) * u128::from(self.micros)) >> 64) as u64;
+        micros
     }
 
     #[cold]
-    fn set_right(&self, counted: u64) {
-        self.look_again.store(counted + LOOK_EVERY, Ordering::Relaxed);
-        self.offset.store(wall_clock().0.saturating_sub(counted), Ordering::Relaxed);
+    #[inline(never)]
+    fn set_right(&self, ticks: u64) {
+        let per_micro = (u64::MAX / self.micros.max(1)).max(1);
+        self.look_again.store(ticks.saturating_add(LOOK_EVERY * per_micro), Ordering::Relaxed);
+        self.offset.store(wall_clock().0.saturating_sub(self.counted(ticks)), Ordering::Relaxed);
     }
 }
 
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Micros {
-        let counted = self.counted();
-        if counted >= self.look_again.load(Ordering::Relaxed) {
-            self.set_right(counted);
+        let ticks = self.ticks.raw();
+        if ticks >= self.look_again.load(Ordering::Relaxed) {
+            self.set_right(ticks);
         }
-        Micros(counted + self.offset.load(Ordering::Relaxed))
+        Micros(self.counted(ticks) + self.offset.load(Ordering::Relaxed))
     }
 }
 
@@ -106,7 +116,7 @@ fn wall_clock() -> Micros {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(Micros::ZERO, Micros::from_duration)
 }
 
-/// How long tick counting is trusted. Counters drift by some 80 µs a second at worst, so this keeps within 20 µs.
+/// How long tick counting is trusted, in microseconds. Counters drift by some 80 µs a second at worst, so this keeps within 20 µs.
 const LOOK_EVERY: u64 = 250_000;
 
 #[cfg(test)]
@@ -118,6 +128,14 @@ mod tests {
         let clock = SystemClock::new();
         let apart = clock.now().0.abs_diff(wall_clock().0);
         assert!(apart < 1_000_000, "{apart} µs apart");
+    }
+
+    #[test]
+    fn counted_ticks_are_microseconds() {
+        let clock = SystemClock::new();
+        let a_second = clock.ticks.delta_as_nanos(0, 1_000_000_000);
+        let counted = clock.counted(clock.started + 1_000_000_000);
+        assert!(counted.abs_diff(a_second / 1_000) <= 1, "{counted} µs for {a_second} ns");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   word 0   at    52 bits │ version, low 12 bits
-//!   word 1   used  52 bits │ version, high 4 bits │ key length 5 │ beside 1 │ denied 1 │ taken 1
+//!   word 1   used  52 bits │ version, high 3 bits │ hot 1 │ key length 5 │ beside 1 │ denied 1 │ taken 1
 //!   words 2–3   key, 16 bytes     or     second hash │ place of the key
 //! ```
 
@@ -28,6 +28,11 @@ pub(crate) struct KeyWords {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct VersionId(pub(crate) u16);
 
+impl VersionId {
+    /// The highest number an entry can hold.
+    pub(crate) const LAST: Self = Self(0x7FFF);
+}
+
 impl KeyWords {
     /// Short keys whole; of long ones a second hash, to tell almost all of them apart without looking them up.
     ///
@@ -47,10 +52,18 @@ impl KeyWords {
         }
     }
 
-    /// The words, for hashing.
     #[inline]
-    pub(crate) fn words(self) -> [u64; 3] {
-        [self.length, self.words[0], self.words[1]]
+    pub(crate) fn length(self) -> u64 {
+        self.length
+    }
+
+    #[inline]
+    pub(crate) fn both(self) -> [u64; 2] {
+        self.words
+    }
+
+    pub(crate) fn from_parts(length: u64, words: [u64; 2]) -> Self {
+        Self { length, words }
     }
 
     pub(crate) fn is_long(self) -> bool {
@@ -76,6 +89,15 @@ impl Entry {
         self.0[1] & TAKEN == 0
     }
 
+    /// Whether this is that key under that version, beyond doubt. The common question, in three comparisons.
+    #[inline]
+    pub(crate) fn is_short(&self, key: KeyWords, VersionId(version): VersionId) -> bool {
+        let version = u64::from(version);
+        let tag = self.0[0] >> 52 | (self.0[1] >> 52 & 0x9F7) << 12;
+        let wanted = version | key.length << 16 | 0x80_0000;
+        self.0[2] == key.words[0] && self.0[3] == key.words[1] && tag == wanted && key.length != LONG
+    }
+
     /// Whether this is that key, as far as the entry can tell: certain for short keys.
     #[inline]
     pub(crate) fn may_be(&self, key: KeyWords) -> bool {
@@ -95,14 +117,14 @@ impl Entry {
 
     #[inline]
     pub(crate) fn version(&self) -> VersionId {
-        let bits = self.0[0] >> 52 | (self.0[1] >> 52 & 0xF) << 12;
+        let bits = self.0[0] >> 52 | (self.0[1] >> 52 & 0x7) << 12;
         VersionId(u16::try_from(bits).unwrap_or(0))
     }
 
     pub(crate) fn set_version(&mut self, VersionId(version): VersionId) {
-        let version = u64::from(version);
+        let version = u64::from(version) & u64::from(VersionId::LAST.0);
         self.0[0] = self.0[0] & NUMBER | version << 52;
-        self.0[1] = self.0[1] & !(0xF << 52) | (version >> 12) << 52;
+        self.0[1] = self.0[1] & !(0x7 << 52) | (version >> 12) << 52;
     }
 
     /// The state, if it is the kind that fits.
@@ -125,6 +147,16 @@ impl Entry {
 
     pub(crate) fn set_beside(&mut self, place: u32) {
         self.0[1] = self.0[1] & !NUMBER | BESIDE | u64::from(place);
+    }
+
+    /// Whether the state is in a hot slot at present; what the entry says of it is old.
+    #[inline]
+    pub(crate) fn is_hot(&self) -> bool {
+        self.0[1] & HOT != 0
+    }
+
+    pub(crate) fn set_hot(&mut self, hot: bool) {
+        self.0[1] = if hot { self.0[1] | HOT } else { self.0[1] & !HOT };
     }
 
     /// Whether the key was refused something since it was last as good as new.
@@ -150,6 +182,7 @@ const NUMBER: u64 = (1 << 52) - 1;
 const LENGTH_SHIFT: u32 = 56;
 /// The length of a key that is kept elsewhere.
 const LONG: u64 = 31;
+const HOT: u64 = 1 << 55;
 const BESIDE: u64 = 1 << 61;
 const DENIED: u64 = 1 << 62;
 const TAKEN: u64 = 1 << 63;
@@ -167,11 +200,16 @@ mod tests {
     #[test]
     fn everything_put_in_comes_out_again() {
         let key = KeyWords::of(b"203.0.113.195", || unreachable!("short"));
-        for version in [0, 1, 0xFFF, 0x1000, u16::MAX] {
+        for version in [0, 1, 0xFFF, 0x1000, VersionId::LAST.0] {
             let mut entry = Entry::new(key, None, VersionId(version));
             let most = Meter { at: Micros(NUMBER), used: NUMBER };
             entry.set_meter(most);
             entry.mark_denied();
+            entry.set_hot(true);
+            assert!(entry.is_hot() && entry.is_short(key, VersionId(version)));
+            entry.set_hot(false);
+            assert!(!entry.is_hot() && entry.is_short(key, VersionId(version)));
+            assert!(!entry.is_short(key, VersionId(version ^ 0x1000)));
             assert_eq!(entry.meter(), Some(most));
             assert_eq!(entry.version(), VersionId(version));
             assert_eq!(entry.key(), key);

@@ -15,8 +15,9 @@
 //!
 //! # What it promises
 //!
-//! - **Exact under threads.** Every decision is one step under the lock of the shard the key lives in; requests for
-//!   several keys lock their shards in order. There are no lock-free parts to get wrong.
+//! - **Exact under threads.** A decision is one step under the lock of the shard the key lives in; requests for several
+//!   keys lock their shards in order. The busiest keys are decided about without a lock, by one atomic exchange on a
+//!   [cache line](seqlock) that is model-checked with loom.
 //! - **Bounded.** Keys and states stay within a byte budget, whatever comes. A flood of new keys lets go of old ones that
 //!   are as good as new, then of those nearest to that, but never of a key that is being limited; if no other is
 //!   found, newcomers are counted together ([`Source::Overflow`](tollgate_core::Source::Overflow)). Only lists that
@@ -27,7 +28,9 @@
 
 mod clock;
 mod entry;
+mod hot;
 mod policies;
+pub mod seqlock;
 mod shard;
 mod slab;
 mod stats;

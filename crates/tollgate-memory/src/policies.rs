@@ -32,6 +32,9 @@ impl Policies {
     /// Adds a version of a policy, or of a new one if its domain and name are new. `None` if there is no number left.
     pub(crate) fn install(&mut self, policy: &Arc<Policy>, carry: Carry) -> Option<PolicyId> {
         let version = VersionId(u16::try_from(self.versions.len()).ok()?);
+        if version.0 > VersionId::LAST.0 {
+            return None;
+        }
         let same =
             |head: &(VersionId, Arc<Policy>)| head.1.domain() == policy.domain() && head.1.name() == policy.name();
         let id = match self.heads.iter().position(same) {
@@ -80,5 +83,5 @@ impl Policies {
     }
 
     /// How many versions there can be.
-    pub(crate) const MOST: usize = u16::MAX as usize;
+    pub(crate) const MOST: usize = VersionId::LAST.0 as usize + 1;
 }

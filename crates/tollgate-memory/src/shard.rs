@@ -15,12 +15,13 @@ use std::{
 
 use foldhash::quality::FixedState;
 use tollgate_core::{
-    Decision, Metered, Micros, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
+    Carry, Decision, Metered, Micros, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
     algorithm::{Algorithm, Meter, State},
 };
 
 use crate::{
     entry::{Entry, KeyWords, VersionId},
+    hot::{Hot, HotKey},
     policies::{Policies, PolicyId},
     slab::Slab,
     stats::Stats,
@@ -42,6 +43,9 @@ pub(crate) struct Shard {
     budget: usize,
     decisions: u32,
     hasher: FixedState,
+    hot: Arc<Hot>,
+    /// The last key that each pair of hot slots was missed by.
+    missed: Box<[u32]>,
     pub(crate) stats: Stats,
 }
 
@@ -51,7 +55,7 @@ pub(crate) struct Hashed<'a> {
     pub(crate) policy: PolicyId,
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
-    words: KeyWords,
+    pub(crate) words: KeyWords,
 }
 
 impl<'a> Hashed<'a> {
@@ -69,7 +73,7 @@ impl<'a> Hashed<'a> {
 
 /// Deciding
 impl Shard {
-    pub(crate) fn new(budget: usize, hasher: FixedState) -> Self {
+    pub(crate) fn new(budget: usize, hasher: FixedState, hot: Arc<Hot>) -> Self {
         Self {
             table: Table::new(),
             subjects: Slab::new(),
@@ -81,17 +85,33 @@ impl Shard {
             budget,
             decisions: 0,
             hasher,
+            missed: vec![0; hot.pairs()].into(),
+            hot,
             stats: Stats::default(),
         }
     }
 
+    /// Adds a version of a policy. Hot keys are counted under the newest version only, so they come home first.
+    pub(crate) fn install(&mut self, policy: &Arc<Policy>, carry: Carry) -> Option<PolicyId> {
+        self.take_all_home();
+        self.policies.install(policy, carry)
+    }
+
     /// The common case: a take under one meter, for a key that is known and that nobody waits for. `None` if it is
     /// another case; then nothing has happened yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_known(&mut self, key: &Hashed<'_>, take: &Take, now: Micros) -> Option<RuleDecision> {
-        let index = self.find(key)?;
+        let index = if key.words.is_long() {
+            self.find(key)?
+        } else {
+            let (newest, _) = self.policies.newest(key.policy);
+            self.table.find(key.place(), |entry| entry.is_short(key.words, newest))?
+        };
         let (newest, policy) = self.policies.newest(key.policy);
         let entry = self.table.get_mut(index);
+        if entry.is_hot() {
+            return None; // it was missed by a hair; take it home first
+        }
         let mut meter = entry.meter().filter(|_| entry.version() == newest)?;
         let Metered { rule, changed, promised } = policy.take_metered(&mut meter, take, now)?;
         if let Some(promised) = promised {
@@ -101,7 +121,9 @@ impl Shard {
         } else if matches!(rule.verdict, Verdict::Deny { .. }) {
             entry.mark_denied();
         }
-        self.stats.count(rule.verdict);
+        if promised.is_none() && !key.words.is_long() {
+            self.consider_hot(index, key, newest, meter);
+        }
         self.decisions = self.decisions.wrapping_add(1);
         if self.decisions.is_multiple_of(LOOK_EVERY) {
             self.look_around(1, now);
@@ -113,23 +135,28 @@ impl Shard {
     #[inline(never)]
     pub(crate) fn decide(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
         self.look_around(1, now);
-        let decision = match self.find(key) {
+        match self.find(key) {
             Some(index) => self.decide_known(index, key, verb, now),
             None => self.decide_new(key, verb, now),
-        };
-        self.stats.count(decision.verdict);
-        decision
+        }
     }
 
+    /// Where the key stands in the table, with its state there.
     #[inline]
-    fn find(&self, key: &Hashed<'_>) -> Option<usize> {
+    fn find(&mut self, key: &Hashed<'_>) -> Option<usize> {
         let words = key.words;
         let (newest, _) = self.policies.newest(key.policy);
-        self.table.find(key.place(), |entry| {
+        let found = self.table.find(key.place(), |entry| {
             entry.may_be(words)
                 && (entry.version() == newest || self.policies.id(entry.version()) == key.policy)
                 && (!words.is_long() || self.is_long_key(entry, key.key))
-        })
+        });
+        if let Some(index) = found
+            && self.table.get(index).is_hot()
+        {
+            self.take_home(index);
+        }
+        found
     }
 
     fn is_long_key(&self, entry: &Entry, key: &[u8]) -> bool {
@@ -178,6 +205,56 @@ impl Shard {
             self.overflow.len() - 1
         });
         &mut self.overflow[place].1
+    }
+}
+
+/// Hot keys
+impl Shard {
+    /// Moves a key into a hot slot if it is the one that its pair of slots was last missed by.
+    #[inline]
+    fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
+        let pair = self.hot.pair_of(key.hash);
+        let Some(missed) = self.missed.get_mut(pair) else { return };
+        let Place(who) = key.place();
+        if std::mem::replace(missed, who) != who {
+            return;
+        }
+        self.table.get_mut(index).set_hot(true);
+        if let Some(pushed_out) = self.hot.move_in(key.hash, HotKey { words: key.words, version, meter }) {
+            self.put_home(pushed_out);
+        }
+    }
+
+    /// Takes a key's state out of its hot slot and back into the table.
+    #[cold]
+    fn take_home(&mut self, index: usize) {
+        let entry = *self.table.get(index);
+        let hash = hash_entry(&entry, &self.policies, &self.hasher);
+        if let Some(meter) = self.hot.move_out(hash, entry.key(), entry.version()) {
+            self.set_home(index, meter);
+        }
+    }
+
+    fn put_home(&mut self, key: HotKey) {
+        let place = place_of(hash_of(&self.hasher, self.policies.id(key.version), key.words));
+        let found = self.table.find(place, |entry| entry.is_short(key.words, key.version));
+        if let Some(index) = found {
+            self.set_home(index, key.meter);
+        }
+    }
+
+    fn set_home(&mut self, index: usize, meter: Meter) {
+        let entry = self.table.get_mut(index);
+        entry.set_meter(meter);
+        entry.set_hot(false);
+        // It may have been refused something while it was away; whoever is that busy is not to be pushed out.
+        entry.mark_denied();
+    }
+
+    /// Takes every hot key home, so that a new version of a policy finds them.
+    pub(crate) fn take_all_home(&mut self) {
+        let hot = Arc::clone(&self.hot);
+        hot.move_all_out().for_each(|key| self.put_home(key));
     }
 }
 
@@ -407,7 +484,7 @@ impl Shard {
 
     fn standing(&self, index: usize, now: Micros) -> Option<Standing> {
         let entry = self.table.get(index);
-        if entry.is_empty() {
+        if entry.is_empty() || entry.is_hot() {
             return None;
         }
         let policy = self.policies.policy(entry.version());
@@ -462,13 +539,11 @@ fn mark_if_denied(entry: &mut Entry, decision: &Decision) {
 /// Long keys are hashed by their second hash, so that moving an entry never needs to look its key up.
 #[inline]
 fn hash_of(hasher: &FixedState, PolicyId(policy): PolicyId, words: KeyWords) -> u64 {
-    let [length, first, last] = words.words();
+    let [first, last] = words.both();
+    let which = u64::from(policy) << 8 | words.length();
     let mut hasher = hasher.build_hasher();
-    hasher.write_u64(u64::from(policy) << 8 | length);
-    hasher.write_u64(first);
-    if !words.is_long() {
-        hasher.write_u64(last);
-    }
+    hasher.write_u64(first ^ which.rotate_left(24));
+    hasher.write_u64(if words.is_long() { 0 } else { last });
     hasher.finish()
 }
 

@@ -11,7 +11,10 @@ use tollgate_core::{
 
 use crate::{
     clock::{Clock, SystemClock},
+    entry::VersionId,
+    hot::Hot,
     policies::{Policies, PolicyId},
+    seqlock::SeqLock,
     shard::{Hashed, Home, Out, Shard},
     stats::Stats,
 };
@@ -33,12 +36,20 @@ struct Inner<C> {
 
 /// One shard to two cache lines, so that neighbours do not slow each other down.
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct Padded {
+    /// The busiest keys, decided about without the lock.
+    hot: Arc<Hot>,
+    shard: Mutex<Shard>,
+}
 
 /// A policy that a [`MemoryStore`] has been told about.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct InstalledPolicy {
     id: PolicyId,
+    /// The version this was returned for. Hot keys are decided about under it as long as it is the newest; after that
+    /// the shards, which know the newest, decide.
+    version: VersionId,
+    policy: Arc<Policy>,
 }
 
 /// How a [`MemoryStore`] is to be made.
@@ -99,13 +110,19 @@ impl<C: Clock> MemoryStore<C> {
         // Small budgets get few shards: each needs room for a handful of keys.
         let shards = config.shards.min((config.budget_bytes / SMALLEST_SHARD).max(1).next_power_of_two());
         let budget = config.budget_bytes / shards;
-        let shard = |_| Padded(Mutex::new(Shard::new(budget, hasher.clone())));
+        let pairs = (budget / HOT_SHARE / (2 * size_of::<SeqLock>())).min(HOT_KEYS / 2 / shards);
+        let pairs = if pairs == 0 { 0 } else { 1 << pairs.ilog2() };
+        let shard = |_| {
+            let hot = Arc::new(Hot::new(pairs));
+            let shard = Shard::new(budget - hot.bytes(), hasher.clone(), Arc::clone(&hot));
+            Padded { hot, shard: Mutex::new(shard) }
+        };
         let shards = (0..shards).map(shard).collect();
         Self { inner: Arc::new(Inner { shards, hasher, clock, budget: config.budget_bytes }) }
     }
 
     /// Decides at once, without a runtime. See [`Store::decide`].
-    #[inline]
+    #[inline(always)]
     pub fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
             ([ask], _) => self.decide_one(ask, verb),
@@ -114,19 +131,19 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide_one(&self, ask: &Ask<'_, InstalledPolicy>, verb: &Verb) -> Result<Decision, StoreError> {
         let key = self.hashed(ask)?;
         // Read before the lock: two threads may come in with their times crossed, which the clock guard takes care of.
         let now = self.inner.clock.now();
-        let mut shard = self.shard(&key).lock();
+        let Padded { hot, shard } = &self.inner.shards[self.shard_index(&key)];
+        let InstalledPolicy { version, policy, .. } = ask.policy;
         if let Verb::Take(take) = verb
-            && let Some(rule) = shard.take_known(&key, take, now)
+            && let Some(rule) = hot.take(key.hash, key.words, *version, policy, take, now)
         {
-            drop(shard);
             return Ok(Decision::of_one(rule));
         }
-        Ok(shard.decide(&key, verb, now))
+        Ok(decide_locked(shard, &key, verb, now))
     }
 
     /// Locks every shard concerned, lowest first, so that no two requests can wait for each other.
@@ -140,7 +157,7 @@ impl<C: Clock> MemoryStore<C> {
         let mut wanted: Vec<usize> = keys.iter().map(|key| self.shard_index(key)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].0.lock())).collect();
+        let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].shard.lock())).collect();
         let now = self.inner.clock.now();
         let mut shard_of = |key: &Hashed<'_>| {
             let index = self.shard_index(key);
@@ -171,13 +188,12 @@ impl<C: Clock> MemoryStore<C> {
             }
         }
         if let Some((_, shard)) = locked.first_mut() {
-            shard.stats.count(decision.verdict);
             shard.stats.overflowed += u64::from(decision.source == Source::Overflow);
         }
         Ok(decision)
     }
 
-    #[inline]
+    #[inline(always)]
     fn hashed<'a>(&self, ask: &Ask<'a, InstalledPolicy>) -> Result<Hashed<'a>, StoreError> {
         let key = ask.key.as_bytes();
         if key.len() > MAX_KEY_BYTES {
@@ -186,15 +202,10 @@ impl<C: Clock> MemoryStore<C> {
         Ok(Hashed::new(&self.inner.hasher, ask.policy.id, key))
     }
 
-    #[inline]
+    #[inline(always)]
     fn shard_index(&self, key: &Hashed<'_>) -> usize {
         // The upper half of the hash says where in the shard; the lower half, which shard.
         usize::try_from(key.hash & (self.inner.shards.len() as u64 - 1)).unwrap_or(0)
-    }
-
-    #[inline]
-    fn shard(&self, key: &Hashed<'_>) -> &Mutex<Shard> {
-        &self.inner.shards[self.shard_index(key)].0
     }
 }
 
@@ -202,7 +213,7 @@ impl<C: Clock> MemoryStore<C> {
 impl<C: Clock> MemoryStore<C> {
     /// Keys remembered at present. Some of them may be as good as new and about to go.
     pub fn len(&self) -> usize {
-        self.inner.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.inner.shards.iter().map(|part| part.shard.lock().len()).sum()
     }
 
     /// Whether no key is remembered.
@@ -212,7 +223,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Bytes that keys and their states take at present.
     pub fn bytes(&self) -> usize {
-        self.inner.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
+        self.inner.shards.iter().map(|part| part.shard.lock().bytes() + part.hot.bytes()).sum()
     }
 
     /// The most bytes they may take.
@@ -223,8 +234,8 @@ impl<C: Clock> MemoryStore<C> {
     /// What the store has done so far.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
-        for shard in &self.inner.shards {
-            sum += shard.0.lock().stats;
+        for part in &self.inner.shards {
+            sum += part.shard.lock().stats;
         }
         sum
     }
@@ -233,8 +244,8 @@ impl<C: Clock> MemoryStore<C> {
     /// a few keys at a time; call it from a timer if keys should also go while nobody asks.
     pub fn sweep(&self, keys_per_shard: usize) {
         let now = self.inner.clock.now();
-        for shard in &self.inner.shards {
-            shard.0.lock().look_around(keys_per_shard, now);
+        for part in &self.inner.shards {
+            part.shard.lock().look_around(keys_per_shard, now);
         }
     }
 }
@@ -246,13 +257,14 @@ impl<C: Clock> Store for MemoryStore<C> {
         let policy = Arc::new(policy);
         // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
         // the locks one by one from the first, so that none overtakes another.
-        let mut first = self.inner.shards[0].0.lock();
+        let mut first = self.inner.shards[0].shard.lock();
         let full = StoreError::TooManyPolicies { max: Policies::MOST };
-        let id = first.policies.install(&policy, carry).ok_or(full)?;
-        for shard in &self.inner.shards[1..] {
-            shard.0.lock().policies.install(&policy, carry);
+        let id = first.install(&policy, carry).ok_or(full)?;
+        for part in &self.inner.shards[1..] {
+            part.shard.lock().install(&policy, carry);
         }
-        Ok(InstalledPolicy { id })
+        let (version, _) = first.policies.newest(id);
+        Ok(InstalledPolicy { id, version, policy })
     }
 
     fn decide(
@@ -295,6 +307,18 @@ impl<C> fmt::Debug for MemoryStore<C> {
     }
 }
 
+/// The way through the lock, kept out of the way of those who do not need it.
+#[inline(never)]
+fn decide_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
+    let mut shard = shard.lock();
+    if let Verb::Take(take) = verb
+        && let Some(rule) = shard.take_known(key, take, now)
+    {
+        return Decision::of_one(rule);
+    }
+    shard.decide(key, verb, now)
+}
+
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
@@ -304,3 +328,7 @@ fn random_seed() -> u64 {
 const DEFAULT_BUDGET: usize = 256 << 20;
 /// A shard with less than this could not hold a useful number of keys.
 const SMALLEST_SHARD: usize = 16 * 1024;
+/// Keys that may be hot at one time: half a megabyte, which a processor's cache holds.
+const HOT_KEYS: usize = 8_192;
+/// The part of the budget that hot slots may take.
+const HOT_SHARE: usize = 16;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn key_of(entry: &Entry) -> u64 {
-        entry.key().words()[1]
+        entry.key().both()[0]
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Bucket {
     capacity: u64,
     /// Units in one permit (p').
     unit: u64,
+    /// 2^64 ÷ unit, rounded down: multiplying by it is faster than dividing by the unit.
+    per_unit: u64,
     /// Units that drain every microsecond (a').
     drain: u64,
     /// How far back the clock may step before the state moves with it.
@@ -56,7 +58,7 @@ impl Bucket {
     pub(crate) fn new(permits: u64, limit: u64, per: Micros, shaped: bool) -> Option<Self> {
         let (drain, unit) = lowest_terms(limit, per);
         let capacity = permits.checked_mul(unit).filter(|&units| units < MAX_CAPACITY_UNITS)?;
-        Some(Self { permits, capacity, unit, drain, tolerance: tolerance(per), shaped })
+        Some(Self { permits, capacity, unit, per_unit: u64::MAX / unit, drain, tolerance: tolerance(per), shaped })
     }
 
     /// Units in one permit.
@@ -96,10 +98,20 @@ impl Bucket {
         }
     }
 
+    /// How many whole permits so many units are: `units / unit`, on the path of every decision.
+    #[inline]
+    fn whole_permits(&self, units: u64) -> u64 {
+        #[allow(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product fits 64 bits")]
+        let about = ((u128::from(units) * u128::from(self.per_unit)) >> 64) as u64;
+        // Units stay below 2^52, so rounding the factor down costs one permit at most.
+        about + u64::from((about + 1) * self.unit <= units)
+    }
+
     /// When `units` of the level will have drained.
     #[inline]
     fn drained_at(&self, level: Level, units: u64) -> Micros {
-        level.base + Micros(units.div_ceil(self.drain))
+        // Most quotas reduce to one unit a microsecond, and divisions are slow.
+        level.base + Micros(if self.drain == 1 { units } else { units.div_ceil(self.drain) })
     }
 }
 
@@ -157,7 +169,7 @@ impl Algorithm for Bucket {
     #[inline]
     fn look(&self, state: &Meter, now: Micros) -> Look {
         let level = self.level(state, now);
-        let remaining = self.capacity.saturating_sub(level.used) / self.unit;
+        let remaining = self.whole_permits(self.capacity.saturating_sub(level.used));
         let rests_at = if level.used == 0 { now } else { self.drained_at(level, level.used) };
         Look { remaining, rests_at }
     }
@@ -196,4 +208,28 @@ pub fn lowest_terms(limit: u64, per: Micros) -> (u64, u64) {
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The factor stands in for a division, so it must give the same for every unit and level there can be.
+    #[test]
+    fn whole_permits_are_exactly_the_quotient() {
+        let mut random = 1_u64;
+        let mut next = |bits: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random >> (64 - bits)
+        };
+        for _ in 0..1_000_000 {
+            let per = Micros(next(48).max(1) >> next(5));
+            let Some(bucket) = Bucket::new(1, next(20).max(1), per.max(Micros(1)), false) else { continue };
+            let whole = next(22).saturating_mul(bucket.unit);
+            for units in [next(52), whole, whole.saturating_sub(1), whole.saturating_add(1), 0, MAX_LEVEL] {
+                let units = units.min(MAX_LEVEL);
+                assert_eq!(bucket.whole_permits(units), units / bucket.unit, "{units} ÷ {}", bucket.unit);
+            }
+        }
+    }
 }

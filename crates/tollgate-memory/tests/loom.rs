@@ -1,0 +1,70 @@
+//! Every interleaving of a few threads on one [`SeqLock`], tried by loom.
+//!
+//!     RUSTFLAGS="--cfg loom" cargo test -p tollgate-memory --release --test loom
+
+#![cfg(loom)]
+
+use loom::{sync::Arc, thread};
+use tollgate_memory::seqlock::SeqLock;
+
+/// Adds one to both counters, as a decision does: read, work out, replace if nobody was faster.
+fn take(words: &SeqLock) {
+    loop {
+        if let Some((stamp, [.., at, used])) = words.read()
+            && words.replace_last(stamp, [at + 1, used + 1])
+        {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn words_are_never_seen_half_replaced() {
+    loom::model(|| {
+        let words = Arc::new(SeqLock::new());
+        let writer = Arc::clone(&words);
+        let writing = thread::spawn(move || take(&writer));
+        if let Some((_, [.., at, used])) = words.read() {
+            assert_eq!(at, used, "a torn read got through");
+        }
+        writing.join().unwrap();
+    });
+}
+
+#[test]
+fn no_take_is_lost_between_two_threads() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let words = Arc::new(SeqLock::new());
+        let other = Arc::clone(&words);
+        let taking = thread::spawn(move || take(&other));
+        take(&words);
+        taking.join().unwrap();
+        assert_eq!(words.read().map(|(_, words)| words), Some([0, 0, 0, 2, 2]));
+    });
+}
+
+#[test]
+fn a_key_taken_home_takes_every_decision_along() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let words = Arc::new(SeqLock::new());
+        words.swap([7, 7, 1, 0, 0]);
+        let other = Arc::clone(&words);
+        // Decides only while the key is there, as the fast path does.
+        let taking = thread::spawn(move || {
+            if let Some((stamp, [_, _, tag, at, used])) = other.read()
+                && tag == 1
+            {
+                return other.replace_last(stamp, [at + 1, used + 1]);
+            }
+            false
+        });
+        let [_, _, _, at, used] = words.swap([0; 5]);
+        let decided = taking.join().unwrap();
+        assert_eq!((at, used), (u64::from(decided), u64::from(decided)), "a decision was lost, or made after all");
+    });
+}
