@@ -1,2 +1,28 @@
-//! The tollgate command.
-fn main() {}
+//! The `tollgate` command.
+//!
+//! ```text
+//! arguments ─cli─▶ a command ─▶ its module does the work ─▶ an outcome ─report─▶ words and an exit code
+//! ```
+
+mod cli;
+mod config_check;
+mod explain;
+mod policies;
+mod report;
+mod simulate;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, ConfigCommand};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Config(ConfigCommand::Check { paths }) => config_check::check(&paths),
+        Command::Config(ConfigCommand::Schema) => config_check::schema(),
+    };
+    report::conclude(outcome)
+}

@@ -93,11 +93,14 @@ impl Party<'_> {
     }
 
     fn penalize(&mut self, cost: u64, now: Micros) -> bool {
+        if cost == 0 {
+            return false;
+        }
         let charge = Charge { cost, at: now, lease: LeaseId(0) };
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
             rule.limiting().penalize(state, charge, now);
         }
-        cost > 0
+        true
     }
 
     fn release_oldest(&mut self, permits: u64, now: Micros) -> bool {

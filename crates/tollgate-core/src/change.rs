@@ -57,7 +57,9 @@ fn carry_rule(old: &Limiting, new: &Limiting, state: &State, how: Carry, now: Mi
         _ => {
             let mut carried = State::default();
             let cost = scale.apply(used_permits(old, state, now));
-            new.penalize(&mut carried, Charge { cost, at: now, lease: LeaseId(0) }, now);
+            if cost > 0 {
+                new.penalize(&mut carried, Charge { cost, at: now, lease: LeaseId(0) }, now);
+            }
             carried
         }
     }

@@ -332,7 +332,7 @@ impl Rule {
             Align::FirstRequest => return self.checked_span().map(Schedule::FirstRequest),
             Align::Calendar(offset) => offset,
         };
-        if offset.as_minutes().abs() > UtcOffset::MAX_MINUTES {
+        if offset.as_minutes().unsigned_abs() > UtcOffset::MAX_MINUTES.unsigned_abs() {
             return Err(Problem::new("utc_offset", offset, "further than any clock on Earth", "use -18:00 to +18:00"));
         }
         let unit = match self.quota.period() {

@@ -15,12 +15,13 @@ use std::{
 
 use foldhash::quality::FixedState;
 use tollgate_core::{
-    Carry, Decision, Metered, Micros, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
+    Block, Carry, Decision, Metered, Micros, Party, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
     algorithm::{Algorithm, Meter, State},
+    take_together,
 };
 
 use crate::{
-    entry::{Entry, KeyWords, VersionId},
+    entry::{Entry, INLINE, KeyWords, VersionId},
     hot::{Hot, HotKey},
     policies::{Policies, PolicyId},
     slab::Slab,
@@ -115,13 +116,20 @@ impl Shard {
         let mut meter = entry.meter().filter(|_| entry.version() == newest)?;
         let Metered { rule, changed, promised } = policy.take_metered(&mut meter, take, now)?;
         if let Some(promised) = promised {
-            self.put_beside(index, waited_for(meter, promised));
-        } else if changed {
+            let waiting = waited_for(meter, promised);
+            if !self.make_room_beside(&waiting, now) {
+                return None; // nobody can be told to wait; see `decide`
+            }
+            let index = self.find(key)?; // making room may have moved it
+            self.put_beside(index, waiting);
+            return Some(rule);
+        }
+        if changed {
             entry.set_meter(meter);
         } else if matches!(rule.verdict, Verdict::Deny { .. }) {
             entry.mark_denied();
         }
-        if promised.is_none() && !key.words.is_long() {
+        if !key.words.is_long() {
             self.consider_hot(index, key, newest, meter);
         }
         self.decisions = self.decisions.wrapping_add(1);
@@ -164,9 +172,14 @@ impl Shard {
     }
 
     fn decide_known(&mut self, index: usize, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let (newest, _) = self.policies.newest(key.policy);
+        let (newest, policy) = self.policies.newest(key.policy);
+        let policy = Arc::clone(policy);
+        if self.table.get(index).version() == newest
+            && let Some(meter) = self.table.get(index).meter()
+        {
+            return self.decide_metered(index, meter, &policy, verb, now);
+        }
         let mut subject = self.check_out(index, newest, now);
-        let policy = Arc::clone(self.policies.newest(key.policy).1);
         let step = policy.decide(&mut subject, verb, now);
         self.check_in(index, subject, &policy, now);
         if !step.changed && index < self.table.slots() {
@@ -175,8 +188,49 @@ impl Shard {
         step.decision
     }
 
+    /// Any verb for a key whose state stands in its entry, without touching the heap unless it has to leave it.
+    fn decide_metered(&mut self, index: usize, meter: Meter, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
+        let decide = |verb: &Verb| {
+            let (mut states, mut promised, mut block) = ([State::Meter(meter)], Micros::ZERO, Block::default());
+            let mut party = Party { policy, promised: &mut promised, block: &mut block, states: &mut states };
+            let step = match verb {
+                Verb::Take(take) => take_together(std::slice::from_mut(&mut party), take, now),
+                other => party.amend(other, now),
+            };
+            (step, states, promised, block)
+        };
+        let (mut step, mut states, mut promised, mut block) = decide(verb);
+        if let Verb::Take(take) = verb
+            && promised > now
+            && !self.has_room_beside(&waited_for(meter, promised))
+        {
+            // No room to remember that somebody waits, so nobody can be told to.
+            (step, states, promised, block) = decide(&Verb::Take(Take { max_wait: Micros::ZERO, ..*take }));
+        }
+        if step.changed {
+            let subject = |states: [State; 1]| Subject { promised, block, states: states.into() };
+            match states {
+                [State::Meter(Meter { used: 0, .. })] if promised <= now && block.until <= now => self.remove(index),
+                [State::Meter(meter)] if promised <= now && block.until <= now => {
+                    self.table.get_mut(index).set_meter(meter);
+                }
+                states => self.put_beside(index, subject(states)),
+            }
+        } else {
+            mark_if_denied(self.table.get_mut(index), &step.decision);
+        }
+        step.decision
+    }
+
     fn decide_new(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let policy = Arc::clone(self.policies.newest(key.policy).1);
+        let (newest, policy) = self.policies.newest(key.policy);
+        let policy = Arc::clone(policy);
+        if matches!(verb, Verb::Release(_) | Verb::Heartbeat(_))
+            && self.overflow.iter().any(|(version, _)| *version == newest)
+        {
+            // The lease may have been taken when there was no room for the key.
+            return self.decide_overflow(key.policy, &policy, verb, now);
+        }
         let mut subject = policy.fresh();
         let step = policy.decide(&mut subject, verb, now);
         if !step.changed || policy.rests_at(&subject, now) <= now {
@@ -184,10 +238,17 @@ impl Shard {
         }
         if self.make_room(key.key.len(), &subject, now) {
             self.insert(key, subject, now);
-            step.decision
-        } else {
-            self.decide_overflow(key.policy, &policy, verb, now)
+            return step.decision;
         }
+        if let Verb::Block { .. } = verb {
+            // Rare and deliberate, and nobody else may suffer for it: this one goes over the budget.
+            if self.table.is_full() {
+                self.resize(self.table.grown());
+            }
+            self.insert(key, subject, now);
+            return step.decision;
+        }
+        self.decide_overflow(key.policy, &policy, verb, now)
     }
 
     fn decide_overflow(&mut self, id: PolicyId, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
@@ -275,19 +336,30 @@ impl Shard {
         }
     }
 
-    /// Puts it back where it belongs.
-    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, now: Micros) {
+    /// Puts it back where it belongs; `charged` is what the key was charged meanwhile, unless it was refused.
+    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, charged: Option<u64>, now: Micros) {
         let (newest, policy) = self.policies.newest(key.policy);
         let policy = Arc::clone(policy);
         match (out.home, self.find(key)) {
-            (Home::Known, Some(index)) => self.check_in(index, out.subject, &policy, now),
-            (Home::Overflow, _) => *self.overflow_of(newest, &policy) = out.subject,
+            (Home::Known, Some(index)) => {
+                if charged.is_none() {
+                    self.table.get_mut(index).mark_denied();
+                }
+                self.check_in(index, out.subject, &policy, now);
+            }
+            (Home::Overflow, _) => self.charge_overflow(newest, &policy, charged, now),
             _ if policy.rests_at(&out.subject, now) <= now => {}
             _ if self.make_room(key.key.len(), &out.subject, now) => {
                 self.insert(key, out.subject, now);
             }
-            _ => *self.overflow_of(newest, &policy) = out.subject,
+            _ => self.charge_overflow(newest, &policy, charged, now),
         }
+    }
+
+    /// Others share that count, so it is added to, not replaced.
+    fn charge_overflow(&mut self, version: VersionId, policy: &Policy, charged: Option<u64>, now: Micros) {
+        let cost = charged.unwrap_or(0);
+        let _ = policy.decide(self.overflow_of(version, policy), &Verb::Penalize { cost }, now);
     }
 }
 
@@ -347,11 +419,7 @@ impl Shard {
         }
         self.keep(index, subject, now);
         // A list may have grown: others make room for it if they can.
-        for _ in 0..TRIES {
-            if self.bytes() <= self.budget || !self.evict(now) {
-                break;
-            }
-        }
+        self.evict_until(|shard| shard.bytes() <= shard.budget, now);
     }
 
     fn keep(&mut self, index: usize, subject: Subject, now: Micros) {
@@ -411,28 +479,42 @@ impl Shard {
     /// Makes room for one more key; false if all that could go are being limited.
     fn make_room(&mut self, key_bytes: usize, subject: &Subject, now: Micros) -> bool {
         self.look_around(LOOK_AT, now);
-        let mut wanted = 0;
-        if key_bytes > crate::entry::INLINE {
-            wanted += key_bytes + self.long_keys.growth_bytes();
-        }
-        if fits_entry(subject, now).is_none() {
-            wanted += heap_bytes(subject) + self.subjects.growth_bytes();
-        }
+        let beside = fits_entry(subject, now).is_none();
+        // What is wanted shrinks with every key that goes and leaves its place beside the table.
+        let wanted = |shard: &Self| {
+            let long_key = if key_bytes > INLINE { key_bytes + shard.long_keys.growth_bytes() } else { 0 };
+            long_key + if beside { heap_bytes(subject) + shard.subjects.growth_bytes() } else { 0 }
+        };
         if self.table.is_full() {
             let growth = (self.table.grown() - self.table.slots()) * size_of::<Entry>();
-            if self.bytes() + wanted + growth <= self.budget {
+            if self.bytes() + wanted(self) + growth <= self.budget {
                 self.resize(self.table.grown());
             }
         }
+        let fits = |shard: &Self| !shard.table.is_full() && shard.bytes() + wanted(shard) <= shard.budget;
+        self.evict_until(fits, now)
+    }
+
+    /// Makes room to remember that somebody waits.
+    fn make_room_beside(&mut self, subject: &Subject, now: Micros) -> bool {
+        self.evict_until(|shard| shard.has_room_beside(subject), now)
+    }
+
+    fn has_room_beside(&self, subject: &Subject) -> bool {
+        self.bytes() + heap_bytes(subject) + self.subjects.growth_bytes() <= self.budget
+    }
+
+    /// Lets keys go until it is enough, but only a few: one decision must not pay for all.
+    fn evict_until(&mut self, enough: impl Fn(&Self) -> bool, now: Micros) -> bool {
         for _ in 0..TRIES {
-            if !self.table.is_full() && self.bytes() + wanted <= self.budget {
+            if enough(self) {
                 return true;
             }
             if !self.evict(now) {
                 return false;
             }
         }
-        !self.table.is_full() && self.bytes() + wanted <= self.budget
+        enough(self)
     }
 
     /// Lets one key go: the first of a handful that is as good as new, else the one nearest to it.
@@ -463,7 +545,7 @@ impl Shard {
 
     /// Looks at so many slots and lets go of what is as good as new; gives memory back when much has gone.
     pub(crate) fn look_around(&mut self, slots: usize, now: Micros) {
-        for _ in 0..slots.min(self.table.slots()) {
+        for _ in 0..slots.min(2 * self.table.slots()) {
             let index = self.next_hand();
             if self.standing(index, now).is_some_and(|standing| standing.rests_at <= now) {
                 self.remove(index);

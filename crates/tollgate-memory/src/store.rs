@@ -1,9 +1,9 @@
 //! The store: shards, a clock, and the order in which locks are taken.
 
-use std::{fmt, future, sync::Arc};
+use std::{cell::Cell, fmt, future, sync::Arc};
 
 use foldhash::quality::FixedState;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_core::{
     Ask, Carry, Decision, Immediate, Micros, Party, Policy, Source, Store, StoreError, Take, Verb,
     bounds::MAX_KEY_BYTES, take_together,
@@ -141,6 +141,9 @@ impl<C: Clock> MemoryStore<C> {
         if let Verb::Take(take) = verb
             && let Some(rule) = hot.take(key.hash, key.words, *version, policy, take, now)
         {
+            if is_time_to_look_around() {
+                look_around(shard, now);
+            }
             return Ok(Decision::of_one(rule));
         }
         Ok(decide_locked(shard, &key, verb, now))
@@ -172,25 +175,51 @@ impl<C: Clock> MemoryStore<C> {
             .zip(&places)
             .map(|(key, &place)| Arc::clone(locked[place].1.policies.newest(key.policy).1))
             .collect();
+        // Keys without room share one count per shard and policy, which must bear all of them.
+        for ((key, &place), policy) in keys.iter().zip(&places).zip(&policies) {
+            let shares = |other: usize| out[other].home == Home::Overflow && places[other] == place;
+            let sharing: Vec<usize> =
+                (0..keys.len()).filter(|&other| shares(other) && keys[other].policy == key.policy).collect();
+            if let [first, _, ..] = sharing[..] {
+                let all = Take { cost: take.cost.saturating_mul(sharing.len() as u64), ..*take };
+                let mut shared = out[first].subject.clone();
+                let step = policy.decide(&mut shared, &Verb::Take(all), now);
+                if !step.decision.is_allowed() {
+                    return Ok(self.put_all_back(&keys, &places, out, &mut locked, None, step.decision, now));
+                }
+            }
+        }
         let mut parties: Vec<Party<'_>> =
             out.iter_mut().zip(&policies).map(|(out, policy)| policy.party(&mut out.subject)).collect();
         let step = take_together(&mut parties, take, now);
-        let mut decision = step.decision;
+        let charged = step.decision.is_allowed().then_some(take.cost);
+        Ok(self.put_all_back(&keys, &places, out, &mut locked, charged, step.decision, now))
+    }
+
+    /// Known keys first: they have their place, and newcomers may need to push others out for theirs.
+    #[allow(clippy::too_many_arguments, reason = "the second half of one function, split where it reads best")]
+    fn put_all_back(
+        &self,
+        keys: &[Hashed<'_>],
+        places: &[usize],
+        out: Vec<Out>,
+        locked: &mut [(usize, MutexGuard<'_, Shard>)],
+        charged: Option<u64>,
+        mut decision: Decision,
+        now: Micros,
+    ) -> Decision {
         if out.iter().any(|out| out.home == Home::Overflow) {
             decision.source = Source::Overflow;
         }
-        // Known keys first: they have their place, and newcomers may need to push others out for theirs.
         let (known, new): (Vec<_>, Vec<_>) =
             keys.iter().zip(places).zip(out).partition(|(_, out)| out.home == Home::Known);
         for ((key, place), out) in known.into_iter().chain(new) {
-            if step.changed || out.home == Home::Known {
-                locked[place].1.put_back(key, out, now);
-            }
+            locked[*place].1.put_back(key, out, charged, now);
         }
         if let Some((_, shard)) = locked.first_mut() {
             shard.stats.overflowed += u64::from(decision.source == Source::Overflow);
         }
-        Ok(decision)
+        decision
     }
 
     #[inline(always)]
@@ -307,6 +336,27 @@ impl<C> fmt::Debug for MemoryStore<C> {
     }
 }
 
+/// Hot keys pass the lock by, and with it the cleaning that others do; so now and then one of them does its share.
+#[inline(always)]
+fn is_time_to_look_around() -> bool {
+    let decisions = HOT_DECISIONS.get().wrapping_add(1);
+    HOT_DECISIONS.set(decisions);
+    decisions.is_multiple_of(LOOK_EVERY)
+}
+
+#[cold]
+#[inline(never)]
+fn look_around(shard: &Mutex<Shard>, now: Micros) {
+    // Whoever has the lock cleans as well.
+    if let Some(mut shard) = shard.try_lock() {
+        shard.look_around(LOOK_AT, now);
+    }
+}
+
+thread_local! {
+    static HOT_DECISIONS: Cell<u32> = const { Cell::new(0) };
+}
+
 /// The way through the lock, kept out of the way of those who do not need it.
 #[inline(never)]
 fn decide_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
@@ -330,5 +380,8 @@ const DEFAULT_BUDGET: usize = 256 << 20;
 const SMALLEST_SHARD: usize = 16 * 1024;
 /// Keys that may be hot at one time: half a megabyte, which a processor's cache holds.
 const HOT_KEYS: usize = 8_192;
+/// How often a thread's hot decisions look around, and at how many slots: as many as decisions under the lock do.
+const LOOK_EVERY: u32 = 256;
+const LOOK_AT: usize = 8;
 /// The part of the budget that hot slots may take.
 const HOT_SHARE: usize = 16;

@@ -225,8 +225,14 @@ impl Algorithm for Counter {
         Look { remaining, rests_at: live.last().map_or(now, |slice| self.leaves_at(slice)) }
     }
 
+    /// Somebody may have been told any moment of the last slice.
     fn line_ends(&self, state: &CounterState, _now: Micros) -> Micros {
-        self.line(&state.slices)
+        state.slices.last().map_or(Micros::ZERO, |slice| self.start(slice) + self.slice - Micros(1))
+    }
+
+    /// Within a slice, nobody stands on anybody.
+    fn is_last_in_line(&self, state: &CounterState, _cost: u64, at: Micros, _now: Micros) -> bool {
+        at >= self.line(&state.slices)
     }
 
     fn horizon(&self) -> Micros {

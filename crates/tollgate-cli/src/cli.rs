@@ -1,0 +1,141 @@
+//! What can be typed: commands, their options, and help that teaches by example.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Rate limits you can try before they meet anybody.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Replay requests from a CSV file against a rule file; the times in the file are the clock.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(SimulateArgs),
+    /// Tell in plain words why one request of a CSV file was let through or refused.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Look after rule files.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// The rule file (.yaml, .yml, .toml or .json).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// The requests: CSV with a header; `-` reads standard input. Columns: at_ms, key, and optionally cost,
+    /// max_wait_ms and op.
+    #[arg(long, alias = "traffic", value_name = "FILE|-")]
+    pub(crate) requests: PathBuf,
+    /// Which policy of the rule file; needed if it has several.
+    #[arg(long, value_name = "NAME", conflicts_with = "compare")]
+    pub(crate) policy: Option<String>,
+    /// Where keys are kept: `memory`.
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    pub(crate) store: String,
+    /// One JSON object per request, or a table for people.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// Draw what went, what was refused and how full each rule's window was, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Run every policy of the rule file on the same requests, and set them side by side.
+    #[arg(long)]
+    pub(crate) compare: bool,
+    /// Tell the totals on standard error when done; a table always does.
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Memory for keys and their states, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) budget: u32,
+}
+
+/// How answers are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// One JSON object per line.
+    #[default]
+    Jsonl,
+    /// Aligned columns.
+    Table,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The rule file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// The requests, as for `simulate`; a file, because it is read twice.
+    #[arg(long, alias = "traffic", value_name = "FILE")]
+    pub(crate) requests: PathBuf,
+    /// Which policy of the rule file; needed if it has several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
+    /// The request in this line of the file; the header is line 1.
+    #[arg(long, value_name = "N", required_unless_present = "at_ms", conflicts_with_all = ["at_ms", "key"])]
+    pub(crate) line: Option<u64>,
+    /// The first request at this time, with --key.
+    #[arg(long, value_name = "T", requires = "key")]
+    pub(crate) at_ms: Option<String>,
+    /// Whose request, with --at-ms.
+    #[arg(long, value_name = "K", requires = "at_ms")]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Find every mistake in rule files, with its line, column and field.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// Rule files, or directories of them.
+        #[arg(required = true, value_name = "FILE|DIR")]
+        paths: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of rule files, for editors.
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate simulate --rules rules.yaml --requests requests.csv
+      one JSON line per request: passed or not, what remains, when to come back
+  tollgate explain --rules rules.yaml --requests requests.csv --line 4
+      why line 4 got its answer, with the arithmetic
+  tollgate config check rules/
+      every mistake in a directory of rule files; exit code 1 if there is one
+
+Exit codes: 0 done, 1 `config check` found mistakes, 2 the command or its input cannot be used.";
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  tollgate simulate --rules rules.yaml --requests requests.csv --format table
+  printf 'at_ms,key,cost\\n0,u,5\\n100,u,30\\n' | tollgate simulate --rules rules.yaml --requests -
+  tollgate simulate --rules rules.yaml --requests requests.csv --policy per-user --plot out.svg
+  tollgate simulate --rules edge.rules.yaml --requests edge.csv --compare --format table --plot edge.svg
+
+A requests file:
+  at_ms,key,cost,max_wait_ms,op      at_ms: milliseconds, up to 3 decimals, ascending
+  10000,u,5,,                        op: take, peek, refund, settle, penalize, reset or release
+  10100.5,u,30,250,take              an empty cell takes the default: the policy's cost, no wait, take";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tollgate explain --rules rules.yaml --requests requests.csv --line 4
+  tollgate explain --rules rules.yaml --requests requests.csv --policy per-user --at-ms 10200 --key u";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  tollgate config check rules/api.yaml
+  tollgate config check rules/ more/other.toml";
+
+const SCHEMA_EXAMPLES: &str = "\
+Example:
+  tollgate config schema > rules.schema.json";

@@ -1,0 +1,12 @@
+//! The real binary, run as a user would.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
+
+mod bounds;
+mod config;
+mod desk;
+mod docs;
+mod explain;
+mod mistakes;
+mod picture;
+mod simulate;

@@ -1,0 +1,173 @@
+//! Every complaint says where, what was found and what would do; the exit code is 2.
+
+use crate::desk::{Desk, Run};
+
+const RULE: &str = "name: r, algorithm: token_bucket, limit: 100, per: 1s";
+
+fn complaint(run: &Run) -> &str {
+    assert_eq!(run.code, 2, "{}{}", run.out, run.complaints);
+    run.complaints.strip_suffix('\n').unwrap()
+}
+
+/// What `simulate` says to a requests file.
+fn says_to(requests: impl AsRef<[u8]>) -> String {
+    complaint(&Desk::with_rules(&[RULE]).requests(requests).simulate(&[])).to_owned()
+}
+
+#[test]
+fn headers() {
+    const COLUMNS: &str = "the columns are at_ms and key, and optionally cost, max_wait_ms and op";
+    for (header, problem) in [
+        ("", "the file is empty; it should begin with a header: "),
+        ("key,cost\n", "the header has no column at_ms; "),
+        ("at_ms,cost\n", "the header has no column key; "),
+        ("at_ms,key,coast\n", "the header has a column \"coast\"; "),
+    ] {
+        assert_eq!(says_to(header), format!("requests.csv:1: {problem}{COLUMNS}"));
+    }
+    assert_eq!(says_to("at_ms,key,key\n"), "requests.csv:1: the header has the column key twice; keep one of them");
+}
+
+#[test]
+fn cells() {
+    let times = "write milliseconds with up to 3 decimals, such as 10200 or 10200.125";
+    let latest = "the most is 4503599627370.495, in the year 2112";
+    for (row, problem) in [
+        ("x,u,,,", format!("at_ms is \"x\"; {times}")),
+        ("-5,u,,,", format!("at_ms is \"-5\"; {times}")),
+        ("1.0001,u,,,", format!("at_ms is \"1.0001\"; {times}")),
+        ("1e3,u,,,", format!("at_ms is \"1e3\"; {times}")),
+        ("4503599627371,u,,,", format!("at_ms is \"4503599627371\"; {latest}")),
+        (",u,,,", "at_ms is empty; say when the request comes, in milliseconds".to_owned()),
+        ("1,,,,", "key is empty; say who asks".to_owned()),
+        ("1,u,-1,,", "cost is \"-1\"; write a whole number, 0 or more".to_owned()),
+        ("1,u,1.5,,", "cost is \"1.5\"; write a whole number, 0 or more".to_owned()),
+        ("1,u,NaN,,", "cost is \"NaN\"; write a whole number, 0 or more".to_owned()),
+        ("1,u,1099511627777,,", "cost is \"1099511627777\"; the most is 1099511627776".to_owned()),
+        ("1,u,99999999999999999999,,", "cost is \"99999999999999999999\"; the most is 1099511627776".to_owned()),
+        ("1,u,,soon,", format!("max_wait_ms is \"soon\"; {times}")),
+        ("1,u,,,Take", "op is \"Take\"; use take, peek, refund, settle, penalize, reset or release".to_owned()),
+        (
+            "1,u,,,settle",
+            "settle for key \"u\", which has no admitted take left to settle; put the take above it, or remove this line"
+                .to_owned(),
+        ),
+        (
+            "1,u,,",
+            "4 cells where the header has 5; leave a cell empty for its default, and put quotes around a key with a comma"
+                .to_owned(),
+        ),
+    ] {
+        // Blank lines and keys of several lines count as an editor counts them.
+        let before = "at_ms,key,cost,max_wait_ms,op\n\n0,\"two\nlines\",,,\n\n";
+        assert_eq!(says_to(format!("{before}{row}\n9,u,,,\n")), format!("requests.csv:6: {problem}"), "{row}");
+        assert_eq!(says_to(format!("{before}{row}")), format!("requests.csv:6: {problem}"), "{row} at the end");
+        let windows = format!("{before}{row}\n").replace('\n', "\r\n");
+        assert_eq!(says_to(windows), format!("requests.csv:6: {problem}"), "{row} with carriage returns");
+    }
+}
+
+#[test]
+fn time_that_goes_back() {
+    assert_eq!(
+        says_to("at_ms,key\n5,u\n5,u\n4.999,u\n"),
+        "requests.csv:4: at_ms is 4.999, before the 5 of the request above; sort the file by time"
+    );
+}
+
+#[test]
+fn what_was_answered_before_a_mistake_is_still_told() {
+    let run = Desk::with_rules(&[RULE]).requests("at_ms,key\n1,u\n2,u\noops,u\n").simulate(&[]);
+    assert_eq!((run.code, run.out.lines().count()), (2, 2));
+}
+
+#[test]
+fn keys() {
+    let long = "k".repeat(4_097);
+    assert_eq!(
+        says_to(format!("at_ms,key\n1,{long}\n")),
+        "requests.csv:2: key is 4097 bytes long; 4096 is the most, so use a digest of it"
+    );
+    assert_eq!(says_to(b"at_ms,key\n1,\xff\n"), "requests.csv:2: key is not UTF-8; save the file in that encoding");
+    let longest = "k".repeat(4_096);
+    let run = Desk::with_rules(&[RULE]).requests(format!("at_ms,key\n1,{longest}\n")).simulate(&[]);
+    assert_eq!(run.field("key"), [longest]);
+}
+
+/// Neither a long line nor an open quote may fill the memory.
+#[test]
+fn lines_without_end() {
+    let too_long = "longer than 65536 bytes; is this a requests file, and are all quotes closed?";
+    let row = format!("2,{}\n", "k".repeat(65_535));
+    assert_eq!(says_to(format!("at_ms,key\n1,u\n{row}")), format!("requests.csv:3: {too_long}"));
+    let open = format!("at_ms,key\n1,u\n2,\"{}", "open\n".repeat(400_000));
+    assert_eq!(says_to(open), format!("requests.csv:3: {too_long}"));
+    assert_eq!(says_to("x".repeat(300_000)), format!("requests.csv:1: {too_long}"));
+}
+
+#[test]
+fn policies() {
+    let rules = "domain: d\npolicies:\n  - { name: a, match: { k: a }, rules: [{ name: r, algorithm: gcra, limit: 1, per: 1s }] }\n  - { name: b, match: { k: b }, rules: [{ name: r, algorithm: gcra, limit: 2, per: 1s }] }\n";
+    let desk = Desk::new().file("rules.yaml", rules).requests("at_ms,key\n0,u\n");
+    assert_eq!(complaint(&desk.simulate(&[])), "rules.yaml: there are 2 policies; choose one with --policy: a, b");
+    assert_eq!(
+        complaint(&desk.simulate(&["--policy", "c"])),
+        "rules.yaml: there is no policy \"c\"; choose one of: a, b"
+    );
+}
+
+#[test]
+fn rule_files_with_mistakes() {
+    let desk = Desk::with_rules(&["name: r, algorithm: token_bucket, limit: 0, per: 1s"]).requests("at_ms,key\n");
+    assert_eq!(
+        complaint(&desk.simulate(&[])),
+        "rules.yaml:6:49: policies[0].rules[0].limit: limit is 0, which refuses everyone; use 1 or more, or leave the rule \
+         out to admit everyone"
+    );
+}
+
+#[test]
+fn files_that_are_not_there() {
+    let desk = Desk::with_rules(&[RULE]);
+    assert_eq!(complaint(&desk.simulate(&[])), "requests.csv: there is no such file");
+    let run = desk.run(&["simulate", "--rules", "none.yaml", "--requests", "-"]);
+    assert_eq!(complaint(&run), "none.yaml: there is no such file");
+}
+
+#[test]
+fn stores_other_than_memory() {
+    let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
+    assert_eq!(
+        complaint(&desk.simulate(&["--store", "redis://:secret@localhost"])),
+        "--store redis://…: simulate keeps keys in memory; use --store memory, or leave it out"
+    );
+    assert_eq!(desk.simulate(&["--store", "memory"]).lines().len(), 0);
+}
+
+#[test]
+fn comparisons_that_cannot_be_told() {
+    let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
+    assert_eq!(
+        complaint(&desk.simulate(&["--compare"])),
+        "--compare tells totals, not single answers; add --plot FILE.svg or --format table, or choose one policy with \
+         --policy"
+    );
+    let run = desk.run(&["simulate", "--rules", "rules.yaml", "--requests", "-", "--compare", "--format", "table"]);
+    assert_eq!(complaint(&run), "--compare reads the requests once per policy; give a file instead of -");
+}
+
+#[test]
+fn plots_that_cannot_be_drawn() {
+    let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
+    assert_eq!(complaint(&desk.simulate(&["--plot", "a.png"])), "--plot a.png: plots are SVG; use --plot a.svg");
+    let told = desk.simulate(&["--plot", "no/such/folder.svg"]);
+    assert!(complaint(&told).starts_with("no/such/folder.svg: could not be written: "), "{}", told.complaints);
+}
+
+#[test]
+fn options_that_do_not_exist() {
+    let desk = Desk::new();
+    for args in [&["simulate"][..], &["simulate", "--rulez", "x"], &["fly"], &[], &["explain", "--rules", "x"]] {
+        assert_eq!(desk.run(args).code, 2, "{args:?}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Law 11 at home: the core answers what the naive oracle answers, on every field, for every algorithm.
+
+use tollgate_core::{
+    Decision, LeaseId, Micros, Quota, Rule, RuleDecision, Step, Take, Verb,
+    algorithm::{Meter, State},
+};
+use tollgate_testkit::{
+    gate::Gate,
+    oracle::{Answer, Oracle},
+    random::{Kind, Random},
+};
+
+use crate::episode::{Episode, play};
+
+fn agrees(name: &str, kinds_of: impl Fn(u64) -> Vec<Kind>) {
+    play(name, 1, |seed| {
+        let mut episode = Episode::new(seed, &kinds_of(seed));
+        let mut oracle = Oracle::new(&episode.rules, episode.gate.policy.horizon());
+        for _ in 0..episode.length {
+            let take = episode.next();
+            let expected = oracle.take(&take, episode.gate.now);
+            let found = episode.gate.step(Verb::Take(take));
+            if answer_of(&found) != expected || found.changed != (take.cost > 0 && found.decision.is_allowed()) {
+                panic!("{}\ncore   {found:?}\noracle {expected:?}", episode.story());
+            }
+            episode.told(found.decision.retry_after().map(|retry| retry.max(found.decision.wait())));
+        }
+        episode.length
+    });
+}
+
+fn answer_of(step: &Step) -> Answer {
+    let decision = &step.decision;
+    let rule = |rule: &RuleDecision| (rule.verdict, rule.limit, rule.remaining, rule.reset_after);
+    let rules = decision.rules.iter().map(rule).collect();
+    Answer { verdict: decision.verdict, decided_by: decision.decided_by, rules }
+}
+
+macro_rules! agreement {
+    ($($name:ident: $kind:ident),* $(,)?) => {$(
+        #[test]
+        fn $name() {
+            agrees(stringify!($name), |_| vec![Kind::$kind]);
+        }
+    )*};
+}
+
+agreement! {
+    the_token_bucket_agrees_with_the_oracle: TokenBucket,
+    the_stepwise_bucket_agrees_with_the_oracle: Stepwise,
+    the_leaky_meter_agrees_with_the_oracle: Leaky,
+    the_shaped_bucket_agrees_with_the_oracle: Shaped,
+    the_window_of_the_epoch_agrees_with_the_oracle: Epoch,
+    the_window_of_the_first_request_agrees_with_the_oracle: FirstRequest,
+    the_calendar_window_agrees_with_the_oracle: Calendar,
+    the_sliding_log_agrees_with_the_oracle: Log,
+    the_sliding_counter_agrees_with_the_oracle: Counter,
+    concurrency_agrees_with_the_oracle: Concurrency,
+}
+
+/// Two or three rules of any kind, the same kind twice included.
+#[test]
+fn rules_together_agree_with_the_oracle() {
+    agrees("together", |seed| {
+        let mut random = Random::new(seed ^ 0x5EED);
+        (0..random.between(2, 3)).map(|_| random.pick(&Kind::ALL)).collect()
+    });
+}
+
+/// Holders come, go, and say that they are still there. A heartbeat lengthens nothing while somebody waits.
+#[test]
+fn holders_agree_with_the_oracle() {
+    play("holders", 1, |seed| {
+        let mut episode = Episode::new(seed, &[Kind::Concurrency]);
+        let mut oracle = Oracle::new(&episode.rules, episode.gate.policy.horizon());
+        let mut waited_for = Micros::ZERO;
+        for holder in 0..episode.length {
+            let take = episode.next().held_as(LeaseId(holder));
+            let now = episode.gate.now;
+            let lease = LeaseId(holder.saturating_sub(episode.random.below(6)));
+            if episode.random.one_in(4) {
+                let _ = episode.gate.release(lease.0);
+                oracle.release(lease, now);
+            } else if episode.random.one_in(4) && waited_for <= now {
+                let _ = episode.gate.ask(Verb::Heartbeat(lease));
+                oracle.heartbeat(lease, now);
+            }
+            let expected = oracle.take(&take, now);
+            let found = episode.gate.step(Verb::Take(take));
+            if answer_of(&found) != expected {
+                panic!("{}\ncore   {found:?}\noracle {expected:?}", episode.story());
+            }
+            waited_for = waited_for.max(now + found.decision.wait());
+        }
+        episode.length
+    });
+}
+
+/// The short way for one rule that is a meter answers as the long way does, on a clock that may step back as well.
+#[test]
+fn the_short_way_answers_as_the_long_way() {
+    let meters =
+        [Kind::TokenBucket, Kind::Stepwise, Kind::Leaky, Kind::Shaped, Kind::Epoch, Kind::FirstRequest, Kind::Calendar];
+    play("short way", 1, |seed| {
+        let kind = Random::new(seed ^ 0x5EED).pick(&meters);
+        let mut episode = Episode::new(seed, &[kind]);
+        let mut meter = Meter::default();
+        for _ in 0..episode.length {
+            if episode.random.one_in(8) {
+                let step = Micros(episode.random.below(Micros::DAY.0));
+                episode.gate.turn_back(step);
+            }
+            let take = episode.next();
+            let short = episode.gate.policy.take_metered(&mut meter, &take, episode.gate.now).expect("a meter");
+            let long = episode.gate.step(Verb::Take(take));
+            let goes = episode.gate.now + long.decision.wait();
+            let promised = (long.decision.is_allowed() && goes > episode.gate.now).then_some(goes);
+            let same = Decision::of_one(short.rule) == long.decision
+                && (short.changed, short.promised) == (long.changed, promised)
+                && State::Meter(meter) == episode.gate.subject.states[0];
+            assert!(same, "{}\nshort {short:?}\nlong  {long:?}", episode.story());
+        }
+        episode.length
+    });
+}
+
+/// And it is not taken where there is another: several rules, a rule that only watches, or a state that is a list.
+#[test]
+fn the_short_way_is_for_one_enforcing_meter_only() {
+    let quota = Quota::per_second(1);
+    let bucket = || Rule::token_bucket("bucket", quota);
+    let others = [
+        vec![bucket(), Rule::fixed_window("window", quota)],
+        vec![bucket().shadow(true)],
+        vec![Rule::sliding_log("log", quota)],
+        vec![Rule::sliding_counter("counter", quota)],
+        vec![Rule::concurrency("holders", 1, std::time::Duration::from_secs(1))],
+    ];
+    for rules in others {
+        let gate = Gate::of(rules);
+        assert!(gate.policy.take_metered(&mut Meter::default(), &Take::now(1), gate.now).is_none());
+    }
+}

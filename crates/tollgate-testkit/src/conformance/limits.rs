@@ -1,0 +1,113 @@
+//! The laws of a decision, as every store must keep them: never over, denials free of charge, waits exact.
+
+use std::time::Duration;
+
+use tollgate_core::{Align, DecidedBy, Micros, Quota, Rule, Store, Verdict};
+
+use super::Bench;
+use crate::gate::Expect;
+
+/// Ten a second, by every way of counting that admits ten at once and has room again within two seconds.
+fn tens() -> [Rule; 8] {
+    let quota = Quota::per_second(10);
+    [
+        Rule::token_bucket("token bucket", quota),
+        Rule::token_bucket("stepwise", quota).stepwise(),
+        Rule::leaky_bucket("leaky", quota),
+        Rule::fixed_window("window", quota),
+        Rule::fixed_window("first request", quota).align(Align::FirstRequest),
+        Rule::sliding_log("log", quota),
+        Rule::sliding_counter("counter", quota),
+        Rule::concurrency("concurrency", 10, Duration::from_secs(1)),
+    ]
+}
+
+/// Twenty ask, ten pass.
+pub async fn never_over_the_limit<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    for rule in tens() {
+        let name = rule.name().to_owned();
+        let key = bench.key_under(bench.key([rule]).policy, &name);
+        let mut admitted = 0;
+        for _ in 0..20 {
+            admitted += u64::from(key.take(1).await.is_allowed());
+        }
+        assert_eq!(admitted, 10, "{name}");
+    }
+}
+
+/// Asking in vain a hundred times leaves the key exactly as it was.
+pub async fn a_denial_changes_nothing<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    for rule in tens() {
+        let name = rule.name().to_owned();
+        let key = bench.key_under(bench.key([rule]).policy, &name);
+        key.take(7).await.expect_allow();
+        let before = key.peek().await;
+        for _ in 0..100 {
+            key.take(4).await.expect_deny();
+        }
+        assert_eq!(key.peek().await, before, "{name}");
+        key.take(3).await.expect_allow();
+    }
+}
+
+/// Whoever waits exactly as long as told gets in; one microsecond less does not do.
+pub async fn retry_after_is_exact<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    for rule in tens() {
+        let name = rule.name().to_owned();
+        let key = bench.key_under(bench.key([rule]).policy, &name);
+        key.take(10).await.expect_allow();
+        let retry = key.take(3).await.expect_deny();
+        bench.advance(retry - Micros(1));
+        assert_eq!(key.take(3).await.expect_deny(), Micros(1), "{name}");
+        bench.advance(Micros(1));
+        key.take(3).await.expect_allow();
+    }
+}
+
+/// Waiting cannot help, and that is said at once.
+pub async fn cost_above_the_limit_is_never<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    let key =
+        bench.key([Rule::sliding_log("small", Quota::per_second(3)), Rule::fixed_window("big", Quota::per_day(9))]);
+    let told = key.take_within(4, Micros::DAY).await;
+    told.expect_never();
+    assert_eq!((told.decided_by, told.retry_after()), (DecidedBy::Rule(0), None));
+    assert_eq!(key.peek().await.rules.iter().map(|rule| rule.remaining).collect::<Vec<_>>(), [3, 9]);
+    key.take(10).await.expect_never();
+}
+
+/// Once everything has drained, a key answers like one never seen.
+pub async fn a_rested_key_is_as_good_as_new<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    for rule in tens() {
+        let name = rule.name().to_owned();
+        let key = bench.key_under(bench.key([rule]).policy, &name);
+        let told = key.take(10).await;
+        bench.advance(told.reset_after());
+        let rested = key.peek().await;
+        assert_eq!((rested.remaining(), rested.reset_after()), (10, Micros::ZERO), "{name}");
+        assert_eq!(key.take(10).await.remaining(), 0, "{name}");
+        bench.advance(Micros::DAY);
+        key.take(10).await.expect_allow();
+    }
+}
+
+/// A request that one rule refuses costs the others nothing, and they tell their true numbers.
+pub async fn all_rules_or_none<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    let key = bench.key([
+        Rule::sliding_log("log", Quota::per_second(5)),
+        Rule::token_bucket("bucket", Quota::per_minute(100)),
+        Rule::fixed_window("window", Quota::per_hour(1_000)),
+    ]);
+    key.take(4).await.expect_allow();
+    let refused = key.take(2).await;
+    assert_eq!((refused.expect_deny(), refused.decided_by), (Micros::SECOND, DecidedBy::Rule(0)));
+    assert_eq!(refused.rules[1].verdict, Verdict::Allow { wait: Micros::ZERO });
+    assert_eq!(refused.rules.iter().map(|rule| rule.remaining).collect::<Vec<_>>(), [1, 96, 996]);
+    assert_eq!(refused.rules.iter().map(|rule| rule.limit).collect::<Vec<_>>(), [5, 100, 1_000]);
+}
+
+/// The store says what time it is, and it is the time that was set.
+pub async fn the_stores_clock_decides<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    assert_eq!(bench.store.now(), bench.now());
+    bench.advance(Micros(1_234_567));
+    assert_eq!(bench.store.now(), bench.now());
+}
