@@ -5,7 +5,8 @@
 //! Each cell is the best of several rounds; in every round the contestants take turns, so that a noisy neighbour hits
 //! all of them. Keys are 12 bytes. They are asked for in an order unrelated to the one they were stored in, but laid
 //! out in memory in the order they are asked for: what is measured is the limiter's memory, not the harness's. Every
-//! contestant reads its own default clock for every check. Time is wall time divided by checks of all threads.
+//! contestant reads its own default clock for every check; the column "coarse clock" is tollgate with `CoarseClock`, which
+//! a thread reads every half millisecond. Time is wall time divided by checks of all threads.
 
 #![allow(clippy::print_stdout, reason = "the report is the point")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
@@ -18,29 +19,36 @@ use std::{
 };
 
 use tollgate_core::{Ask, Carry, Policy, Quota, Rule, Store, Take, Verb};
-use tollgate_memory::{InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
+use tollgate_memory::{Clock, CoarseClock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 
 fn main() {
     let options = Options::from_args();
     println!("in-process check of a known key, nanoseconds per check (wall time ÷ checks of all threads)");
     println!("best of {} rounds of {} checks per thread\n", options.rounds, options.checks);
-    println!("| keys | threads | load | tollgate | governor | throttlecrab | × governor | × throttlecrab |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| keys | threads | load | tollgate | coarse clock | governor | throttlecrab | × governor | coarse × governor | × throttlecrab |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for keys in [1, 1_000, 1_000_000].into_iter().filter(|&keys| options.keys.is_none_or(|only| only == keys)) {
         let keys = Keys::new(keys);
         for load in [Load::AllAllowed, Load::MostlyDenied] {
-            let contestants: [Box<dyn Contestant>; 3] =
-                [Box::new(Tollgate::new(load)), Box::new(Governor::new(load)), Box::new(Throttlecrab::new(load))];
+            let contestants: [Box<dyn Contestant>; 4] = [
+                Box::new(Tollgate::new(load, SystemClock::new())),
+                Box::new(Tollgate::new(load, CoarseClock::start().expect("a thread"))),
+                Box::new(Governor::new(load)),
+                Box::new(Throttlecrab::new(load)),
+            ];
             for contestant in &contestants {
                 keys.stored.iter().for_each(|key| contestant.fill(key));
             }
             for threads in [1, 2] {
-                let [ours, governor, throttlecrab] = measure(&contestants, &keys, threads, &options);
+                let [ours, coarse, governor, throttlecrab] = measure(&contestants, &keys, threads, &options);
                 println!(
-                    "| {} | {threads} | {} | {ours:.1} | {governor:.1} | {throttlecrab:.1} | {:.2} | {:.2} |",
+                    "| {} | {threads} | {} | {ours:.1} | {coarse:.1} | {governor:.1} | {throttlecrab:.1} | {:.2} | {:.2} | {:.2} |",
                     keys.stored.len(),
                     load.name(),
                     governor / ours,
+                    governor / coarse,
                     throttlecrab / ours,
                 );
             }
@@ -134,24 +142,24 @@ trait Contestant: Sync {
     fn run(&self, keys: &[String], from: usize, checks: usize);
 }
 
-struct Tollgate {
-    store: MemoryStore<SystemClock>,
+struct Tollgate<C> {
+    store: MemoryStore<C>,
     policy: InstalledPolicy,
     used_before: u64,
 }
 
-impl Tollgate {
-    fn new(load: Load) -> Self {
+impl<C: Clock> Tollgate<C> {
+    fn new(load: Load, clock: C) -> Self {
         let (rate, burst) = load.quota();
         let rule = Rule::token_bucket("bucket", Quota::per_hour(rate.into()).burst(burst.into()));
-        let store = MemoryStore::with(MemoryConfig::default(), SystemClock::new());
+        let store = MemoryStore::with(MemoryConfig::default(), clock);
         let policy = Policy::new("bench", [rule]).expect("a good policy");
         let policy = store.install(policy, Carry::Keep).expect("room for one policy");
         Self { store, policy, used_before: load.used_before().into() }
     }
 }
 
-impl Contestant for Tollgate {
+impl<C: Clock> Contestant for Tollgate<C> {
     fn fill(&self, key: &str) {
         let take = Verb::Take(Take::now(self.used_before));
         let filled = self.store.decide_now(&[Ask { policy: &self.policy, key }], &take);
@@ -227,8 +235,8 @@ impl Contestant for Throttlecrab {
     }
 }
 
-fn measure(contestants: &[Box<dyn Contestant>; 3], keys: &Keys, threads: usize, options: &Options) -> [f64; 3] {
-    let mut best = [Duration::MAX; 3];
+fn measure(contestants: &[Box<dyn Contestant>; 4], keys: &Keys, threads: usize, options: &Options) -> [f64; 4] {
+    let mut best = [Duration::MAX; 4];
     for _ in 0..options.rounds {
         for (best, contestant) in best.iter_mut().zip(contestants) {
             *best = (*best).min(round(&**contestant, keys, threads, options.checks));
@@ -271,7 +279,7 @@ fn bytes_per_key() -> [f64; 3] {
         info.bytes_current as f64 / keys.len() as f64
     };
     [
-        bytes(&|| Box::new(Tollgate::new(Load::AllAllowed))),
+        bytes(&|| Box::new(Tollgate::new(Load::AllAllowed, SystemClock::new()))),
         bytes(&|| Box::new(Governor::new(Load::AllAllowed))),
         bytes(&|| Box::new(Throttlecrab::new(Load::AllAllowed))),
     ]

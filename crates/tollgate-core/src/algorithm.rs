@@ -101,6 +101,8 @@ pub struct GiveBack {
     pub cost: u64,
     /// When they were to go, if the caller knows; else the latest ones already gone.
     pub at: Option<Micros>,
+    /// Who held them, if the caller knows; a moment does not tell two holders apart.
+    pub lease: Option<LeaseId>,
     /// Nobody stands behind them: no reservation is outstanding, or theirs is the last.
     pub last_in_line: bool,
 }

@@ -21,9 +21,10 @@ impl Party<'_> {
         let moved = self.follow(now);
         let (changed, lease) = match *verb {
             Verb::Take(_) | Verb::Peek => (false, None),
-            Verb::Refund { cost, at } => (self.give_back(cost, at, now), None),
+            Verb::Refund { cost, at } => (self.give_back(cost, at, None, now), None),
+            Verb::Undo { cost, at, lease } => (self.give_back(cost, Some(at), lease, now), None),
             Verb::Settle { reserved, actual, at } if actual <= reserved => {
-                (self.give_back(reserved - actual, at, now), None)
+                (self.give_back(reserved - actual, at, None, now), None)
             }
             Verb::Settle { reserved, actual, .. } => (self.penalize(actual - reserved, now), None),
             Verb::Penalize { cost } => (self.penalize(cost, now), None),
@@ -63,16 +64,16 @@ impl Party<'_> {
         } else {
             (passes, least_remaining(&rules))
         };
-        Decision { verdict, decided_by, source: Source::Store, lease: None, rules }
+        Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease: None, rules }
     }
 
-    fn give_back(&mut self, cost: u64, at: Option<Micros>, now: Micros) -> bool {
+    fn give_back(&mut self, cost: u64, at: Option<Micros>, lease: Option<LeaseId>, now: Micros) -> bool {
         if cost == 0 {
             return false;
         }
         let outstanding = *self.promised > now;
         let cancels_last = outstanding && at.is_some_and(|at| self.is_last_in_line(cost, at, now));
-        let back = GiveBack { cost, at, last_in_line: !outstanding || cancels_last };
+        let back = GiveBack { cost, at, lease, last_in_line: !outstanding || cancels_last };
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
             rule.limiting().give_back(state, back, now);
         }

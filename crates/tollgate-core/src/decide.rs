@@ -150,7 +150,8 @@ pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Ste
     let rules = weighing.tell(parties, take, refused, now);
     let (verdict, decided_by) = weighing.conclude(&rules, refused, now);
     let lease = (charged && parties.iter().any(Party::leases)).then_some(take.lease);
-    Step { decision: Decision { verdict, decided_by, source: Source::Store, lease, rules }, changed: charged || moved }
+    let decision = Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules };
+    Step { decision, changed: charged || moved }
 }
 
 /// What the rules have said so far.

@@ -1,6 +1,6 @@
 //! The answer. Every wire renders a [`Decision`]; none of them recomputes it.
 
-use crate::{algorithm::LeaseId, rules_told::RulesTold, time::Micros};
+use crate::{algorithm::LeaseId, bounds::MAX_TIME, rules_told::RulesTold, time::Micros};
 
 /// May these permits go, and what should the caller know next?
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -12,6 +12,8 @@ pub struct Decision {
     pub decided_by: DecidedBy,
     /// Where the answer comes from.
     pub source: Source,
+    /// The store's time when it was made. What was told to wait goes at this time plus the wait.
+    pub decided_at: Micros,
     /// The lease taken, renewed or released, where one was.
     pub lease: Option<LeaseId>,
     /// One answer per rule, in the policy's order.
@@ -98,11 +100,12 @@ impl Source {
 impl Decision {
     /// The decision of a policy with one rule.
     #[inline]
-    pub fn of_one(rule: RuleDecision) -> Self {
+    pub fn of_one(rule: RuleDecision, now: Micros) -> Self {
         Self {
             verdict: rule.verdict,
             decided_by: DecidedBy::Rule(0),
             source: Source::Store,
+            decided_at: now.min(MAX_TIME),
             lease: None,
             rules: RulesTold::one(rule),
         }

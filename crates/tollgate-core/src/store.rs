@@ -5,7 +5,7 @@
 
 use std::{error::Error, future::Future};
 
-use crate::{change::Carry, decision::Decision, policy::Policy, time::Micros, verb::Verb};
+use crate::{algorithm::LeaseId, change::Carry, decision::Decision, policy::Policy, time::Micros, verb::Verb};
 
 /// Remembers keys and decides about them, one atomic step at a time.
 pub trait Store: Send + Sync {
@@ -30,9 +30,9 @@ pub trait Store: Send + Sync {
     /// may be lost with the process; permits then count as spent, and leases end by themselves.
     fn tell(&self, ask: Ask<'_, Self::Policy>, verb: Verb);
 
-    /// Gives a reservation back that way.
-    fn cancel(&self, ask: Ask<'_, Self::Policy>, cost: u64, at: Micros) {
-        self.tell(ask, Verb::Refund { cost, at: Some(at) });
+    /// Undoes a take that way.
+    fn cancel(&self, ask: Ask<'_, Self::Policy>, cost: u64, at: Micros, lease: Option<LeaseId>) {
+        self.tell(ask, Verb::Undo { cost, at, lease });
     }
 }
 

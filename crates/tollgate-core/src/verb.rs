@@ -17,6 +17,15 @@ pub enum Verb {
         /// When they were to go: the moment of the take plus its wait. Known, a reservation can be cancelled.
         at: Option<Micros>,
     },
+    /// A take that was allowed is not to be: a waiter has gone away.
+    Undo {
+        /// What was taken.
+        cost: u64,
+        /// When it was to go: the moment of the decision plus its wait.
+        at: Micros,
+        /// The lease that came with it, if any did.
+        lease: Option<LeaseId>,
+    },
     /// The real cost of a take is known now: give the rest back, or charge what is missing.
     Settle {
         /// What was charged.

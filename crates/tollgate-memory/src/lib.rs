@@ -37,6 +37,6 @@ mod stats;
 mod store;
 mod table;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, CoarseClock, ManualClock, SystemClock};
 pub use stats::Stats;
 pub use store::{InstalledPolicy, MemoryConfig, MemoryStore};

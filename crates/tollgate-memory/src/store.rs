@@ -144,7 +144,7 @@ impl<C: Clock> MemoryStore<C> {
             if is_time_to_look_around() {
                 look_around(shard, now);
             }
-            return Ok(Decision::of_one(rule));
+            return Ok(Decision::of_one(rule, now));
         }
         Ok(decide_locked(shard, &key, verb, now))
     }
@@ -364,7 +364,7 @@ fn decide_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, verb: &Verb, now: Micro
     if let Verb::Take(take) = verb
         && let Some(rule) = shard.take_known(key, take, now)
     {
-        return Decision::of_one(rule);
+        return Decision::of_one(rule, now);
     }
     shard.decide(key, verb, now)
 }

@@ -163,6 +163,30 @@ fn several_keys_under_old_versions_are_carried_over_together() {
     assert_eq!(["a", "b", "c"].map(|key| bench.remaining(&policy, key)), [13, 9, 17]);
 }
 
+/// A key that is as good as new may be let go at any time, before a change or after it; nobody can tell.
+#[test]
+fn forgetting_early_changes_no_answer_across_a_change() {
+    let within = |secs| Rule::sliding_log("log", Quota::per_micros(5, Micros::from_secs(secs)));
+    for change_after_ms in [500, 2_000] {
+        let told = [false, true].map(|swept| {
+            let bench = Bench::roomy();
+            let policy = bench.install("policy", [within(1)]);
+            assert!(bench.take(&policy, "key", 5).is_allowed());
+            bench.clock.advance(Micros::from_millis(change_after_ms));
+            if swept {
+                bench.store.sweep(usize::MAX);
+            }
+            bench.install("policy", [within(60)]);
+            bench.clock.advance(Micros::from_millis(3_000 - change_after_ms));
+            if swept {
+                bench.store.sweep(usize::MAX);
+            }
+            bench.take(&policy, "key", 1)
+        });
+        assert_eq!(told[0], told[1], "changed after {change_after_ms} ms");
+    }
+}
+
 /// Any rules replaced by any others, at any moment: the store carries keys over as the core does, when they are next
 /// met.
 #[test]

@@ -252,7 +252,7 @@ fn the_short_cut_agrees(policy: &Policy, past: &Subject, take: &Take, now: Micro
     let Some(metered) = policy.take_metered(&mut quick, take, now) else { return };
     let mut slow = Subject { promised: Micros::ZERO, ..past.clone() };
     let step = policy.decide(&mut slow, &Verb::Take(*take), now);
-    assert_eq!(Decision::of_one(metered.rule), step.decision, "{take:?} after {past:?} by {policy:?}");
+    assert_eq!(Decision::of_one(metered.rule, now), step.decision, "{take:?} after {past:?} by {policy:?}");
     assert_eq!((metered.changed, metered.promised.unwrap_or_default()), (step.changed, slow.promised));
     assert_eq!(State::Meter(quick), slow.states[0]);
 }

@@ -24,8 +24,15 @@ pub struct NoStore {
 }
 
 impl LimiterBuilder<NoStore> {
-    pub(crate) fn new() -> Self {
+    /// Begins a limiter: add rules, and perhaps a store, and build it. Without the feature `memory` a store must be named.
+    pub fn new() -> Self {
         Self { domain: None, name: DEFAULT_NAME.to_owned(), rules: Vec::new(), store: NoStore::default() }
+    }
+}
+
+impl Default for LimiterBuilder<NoStore> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

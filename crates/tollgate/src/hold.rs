@@ -29,7 +29,7 @@ impl<S: Store> Limiter<S> {
 
     async fn hold_by(&self, key: &str, timeout: Option<Duration>) -> Result<Held<S>, AcquireError> {
         let patience = Patience { began: Instant::now(), timeout };
-        let acquired = if self.shared.holds {
+        let acquired = if self.shared.holds() {
             self.acquire_held(key, 1, &patience).await?
         } else {
             match timeout {

@@ -68,6 +68,6 @@ pub use tollgate_core::{
     Verdict, bounds,
 };
 #[cfg(feature = "memory")]
-pub use tollgate_memory::{Clock, ManualClock, MemoryConfig, MemoryStore, Stats, SystemClock};
+pub use tollgate_memory::{Clock, CoarseClock, ManualClock, MemoryConfig, MemoryStore, Stats, SystemClock};
 #[cfg(feature = "tokio")]
 pub use wait::Acquired;

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,19 +12,22 @@ use tollgate_core::{
     algorithm::Limiting, bounds::MAX_WAIT,
 };
 
+#[cfg(feature = "memory")]
+use crate::builder::{LimiterBuilder, NoStore};
 use crate::{
-    builder::{LimiterBuilder, NoStore},
     error::{AcquireError, BuildError},
     reservation::Reservation,
 };
 
+/// Decides who may pass. Clones share everything.
 #[cfg(feature = "memory")]
-type DefaultStore = tollgate_memory::MemoryStore;
-#[cfg(not(feature = "memory"))]
-type DefaultStore = NoStore;
+pub struct Limiter<S: Store = tollgate_memory::MemoryStore> {
+    pub(crate) shared: Arc<Shared<S>>,
+}
 
 /// Decides who may pass. Clones share everything.
-pub struct Limiter<S: Store = DefaultStore> {
+#[cfg(not(feature = "memory"))]
+pub struct Limiter<S: Store> {
     pub(crate) shared: Arc<Shared<S>>,
 }
 
@@ -34,7 +37,7 @@ pub(crate) struct Shared<S: Store> {
     /// The rules as they are now; only [`Limiter::set_rule`] and reports need them.
     policy: Mutex<Policy>,
     /// Whether permits are held rather than used up, so that waiting means waiting for a release.
-    pub(crate) holds: bool,
+    holds: AtomicBool,
     next_lease: AtomicU64,
     #[cfg(feature = "tokio")]
     pub(crate) turns: crate::turns::Turns,
@@ -43,14 +46,6 @@ pub(crate) struct Shared<S: Store> {
 #[cfg(feature = "memory")]
 impl Limiter {
     /// Begins a limiter: add rules, and perhaps a store, and build it.
-    pub fn builder() -> LimiterBuilder<NoStore> {
-        LimiterBuilder::new()
-    }
-}
-
-#[cfg(not(feature = "memory"))]
-impl<S: Store> Limiter<S> {
-    /// Begins a limiter: add rules and a store, and build it.
     pub fn builder() -> LimiterBuilder<NoStore> {
         LimiterBuilder::new()
     }
@@ -110,7 +105,7 @@ impl<S: Store> Limiter<S> {
         let decision = self.decide(key, Verb::Take(self.take(take))).await?;
         match decision.verdict {
             Verdict::Allow { wait } => {
-                let at = self.shared.store.now() + wait;
+                let at = decision.decided_at + wait;
                 Ok(Reservation::new(self.clone(), key.to_owned(), cost, at, decision))
             }
             Verdict::Deny { retry_after } => Err(AcquireError::TooLong { retry_after }),
@@ -174,6 +169,7 @@ impl<S: Store> Limiter<S> {
         let mut policy = self.shared.policy.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = policy.with_rule(rule)?;
         self.shared.store.install(changed.clone(), carry)?;
+        self.shared.holds.store(holds(&changed), Ordering::Relaxed);
         *policy = changed;
         Ok(())
     }
@@ -191,13 +187,12 @@ impl<S: Store> Limiter<S> {
 
 impl<S: Store> Limiter<S> {
     pub(crate) fn new(store: S, policy: Policy, installed: S::Policy) -> Self {
-        let holds = policy.rules().iter().any(|rule| matches!(rule.limiting(), Limiting::Leases(_)));
         Self {
             shared: Arc::new(Shared {
                 store,
                 installed,
+                holds: AtomicBool::new(holds(&policy)),
                 policy: Mutex::new(policy),
-                holds,
                 next_lease: AtomicU64::new(random_lease()),
                 #[cfg(feature = "tokio")]
                 turns: crate::turns::Turns::default(),
@@ -212,7 +207,7 @@ impl<S: Store> Limiter<S> {
     /// Names the holder, where permits are held.
     #[inline]
     pub(crate) fn take(&self, take: Take) -> Take {
-        if self.shared.holds { take.held_as(self.shared.new_lease()) } else { take }
+        if self.shared.holds() { take.held_as(self.shared.new_lease()) } else { take }
     }
 }
 
@@ -222,6 +217,11 @@ impl<S: Store> Shared<S> {
         Ask { policy: &self.installed, key }
     }
 
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+    }
+
     fn new_lease(&self) -> LeaseId {
         LeaseId(self.next_lease.fetch_add(1, Ordering::Relaxed) & LEASE_MASK)
     }
@@ -229,12 +229,16 @@ impl<S: Store> Shared<S> {
     /// Tells waiters for a place under this key that one may be free.
     pub(crate) fn wake(&self, key: &str) {
         #[cfg(feature = "tokio")]
-        if self.holds {
+        if self.holds() {
             self.turns.wake(key);
         }
         #[cfg(not(feature = "tokio"))]
         let _ = key;
     }
+}
+
+fn holds(policy: &Policy) -> bool {
+    policy.rules().iter().any(|rule| matches!(rule.limiting(), Limiting::Leases(_)))
 }
 
 /// Leases of different processes must not be confused, so each begins at a place of its own.

@@ -46,7 +46,10 @@ impl<S: Store> Reservation<S> {
 
     /// It will not be used: gives everything back, unless somebody has been promised a place behind it.
     pub async fn cancel(self) -> Result<Decision, StoreError> {
-        self.settle(0).await
+        let verb = Verb::Undo { cost: self.cost, at: self.at, lease: self.decision.lease };
+        let decision = self.limiter.decide(&self.key, verb).await;
+        self.limiter.shared.wake(&self.key);
+        decision
     }
 
     /// When it goes matters while it is ahead; behind us, a permit is a permit.

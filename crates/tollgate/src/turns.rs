@@ -11,9 +11,8 @@ use std::{
 };
 
 use tokio::sync::{Notify, OwnedMutexGuard};
-use tollgate_core::Micros;
 
-use crate::{error::AcquireError, wait::Patience};
+use crate::wait::Patience;
 
 /// The queues of all keys that anybody waits for.
 #[derive(Debug, Default)]
@@ -37,18 +36,17 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits to be the first in line.
-    pub(crate) async fn queue(&self, key: &str, patience: &Patience) -> Result<Turn<'_>, AcquireError> {
+    /// Waits to be the first in line; `None` if patience runs out before.
+    pub(crate) async fn queue(&self, key: &str, patience: &Patience) -> Option<Turn<'_>> {
         let queue = Arc::clone(self.lock().entry(key.to_owned()).or_default());
-        let mut turn = Turn { turns: self, key: key.to_owned(), queue: Some(Arc::clone(&queue)), first: None };
         let first = Arc::clone(&queue.first).lock_owned();
+        // The turn holds the only handle of ours on the queue, so that it can tell when it is the last one out.
+        let mut turn = Turn { turns: self, key: key.to_owned(), queue: Some(queue), first: None };
         turn.first = Some(match patience.timeout {
             None => first.await,
-            Some(_) => tokio::time::timeout(patience.left().into(), first)
-                .await
-                .map_err(|_| AcquireError::TooLong { retry_after: Micros::ZERO })?,
+            Some(_) => tokio::time::timeout(patience.left().into(), first).await.ok()?,
         });
-        Ok(turn)
+        Some(turn)
     }
 
     /// Completes when a place under this key is given up after this call.

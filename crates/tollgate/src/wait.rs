@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Decision, Micros, Store, StoreError, Take, Verb, Verdict, bounds::MAX_WAIT};
+use tollgate_core::{Decision, LeaseId, Micros, Store, StoreError, Take, Verb, Verdict, bounds::MAX_WAIT};
 
 use crate::{error::AcquireError, limiter::Limiter};
 
@@ -40,7 +40,7 @@ impl<S: Store> Limiter<S> {
 
     async fn acquire_by(&self, key: &str, permits: u64, timeout: Option<Duration>) -> Result<Acquired, AcquireError> {
         let patience = Patience { began: Instant::now(), timeout };
-        if self.shared.holds {
+        if self.shared.holds() {
             return self.acquire_held(key, permits, &patience).await;
         }
         let take = Take::within(permits, patience.left());
@@ -61,19 +61,20 @@ impl<S: Store> Limiter<S> {
             Verdict::Deny { retry_after } => return Err(AcquireError::TooLong { retry_after }),
             Verdict::Never => return Err(AcquireError::Never { cost: permits, limit: decision.limit() }),
         };
-        if wait > Micros::ZERO {
-            let at = self.shared.store.now() + wait;
-            let mut booked = Booked { limiter: self, key, permits, at, kept: false };
-            // Time spent on the way to the store and back is time waited.
-            if wait > patience.left() {
-                return Err(AcquireError::TooLong { retry_after: wait });
-            }
-            sleep_until(Instant::now() + Duration::from(wait)).await;
-            if let Some(late_by) = patience.overdrawn() {
-                return Err(AcquireError::Late { late_by });
-            }
-            booked.kept = true;
+        let at = decision.decided_at + wait;
+        let mut booked = Booked { limiter: self, key, permits, at, lease: decision.lease, kept: false };
+        // Time spent on the way to the store and back is time waited.
+        if wait > patience.left() {
+            return Err(AcquireError::TooLong { retry_after: wait });
         }
+        if wait > Micros::ZERO {
+            sleep_until(Instant::now() + Duration::from(wait)).await;
+        }
+        if let Some(late_by) = patience.overdrawn(wait) {
+            return Err(AcquireError::Late { late_by });
+        }
+        booked.kept = true;
+        drop(booked);
         Ok(Acquired { waited: patience.began.elapsed(), decision })
     }
 }
@@ -84,6 +85,7 @@ struct Booked<'a, S: Store> {
     key: &'a str,
     permits: u64,
     at: Micros,
+    lease: Option<LeaseId>,
     kept: bool,
 }
 
@@ -91,7 +93,8 @@ impl<S: Store> Drop for Booked<'_, S> {
     fn drop(&mut self) {
         if !self.kept {
             let shared = &self.limiter.shared;
-            shared.store.cancel(shared.ask(self.key), self.permits, self.at);
+            shared.store.cancel(shared.ask(self.key), self.permits, self.at, self.lease);
+            shared.wake(self.key);
         }
     }
 }
@@ -111,10 +114,12 @@ impl Patience {
         }
     }
 
-    /// By how much it has been overdrawn, if it has.
-    fn overdrawn(&self) -> Option<Micros> {
-        let over = self.began.elapsed().checked_sub(self.timeout?)?;
-        (over > Duration::ZERO).then(|| Micros::from_duration(over))
+    /// By how much it has been overdrawn, if it has. A wait that ends when the patience does is in time; a way to the
+    /// store and back that took all of it is not, and a timeout of nothing is a plain try, which takes what it takes.
+    fn overdrawn(&self, waited: Micros) -> Option<Micros> {
+        let timeout = self.timeout.filter(|timeout| *timeout > Duration::ZERO)?;
+        let over = self.began.elapsed().checked_sub(timeout)?;
+        (over > Duration::ZERO || waited == Micros::ZERO).then(|| Micros::from_duration(over))
     }
 }
 
@@ -126,7 +131,11 @@ impl<S: Store> Limiter<S> {
         permits: u64,
         patience: &Patience,
     ) -> Result<Acquired, AcquireError> {
-        let _turn = self.shared.turns.queue(key, patience).await?;
+        let Some(_turn) = self.shared.turns.queue(key, patience).await else {
+            // Others are still before us; at the latest, everything is free when the key is as good as new.
+            let retry_after = self.peek(key).await?.reset_after();
+            return Err(AcquireError::TooLong { retry_after });
+        };
         loop {
             // Listen before asking: a release in between must not be missed.
             let released = self.shared.turns.listen(key);

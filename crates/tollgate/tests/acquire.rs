@@ -1,5 +1,7 @@
 //! Waiting for a turn: in order, at the right moment, with one call to the store.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests stop the test")]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

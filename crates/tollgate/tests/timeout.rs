@@ -61,7 +61,7 @@ async fn no_time_at_all_is_a_try() {
 /// The refused ones have not lengthened the line for those who have more patience.
 #[tokio::test(start_paused = true)]
 async fn the_impatient_do_not_hold_up_the_patient() {
-    let limiter = limiter([per_second(10).clone()]);
+    let limiter = limiter([per_second(10)]);
     limiter.acquire("partner", 10).await.unwrap();
     for _ in 0..100 {
         assert!(limiter.acquire_timeout("partner", 5, millis(499)).await.is_err());
@@ -120,7 +120,7 @@ async fn the_total_never_exceeds_the_time_allowed() {
         let limiter = limiter.clone();
         tasks.spawn(async move {
             sleep(millis(waiter * 37)).await;
-            let (timeout, began) = (millis(waiter * 29 % 1_500), Instant::now());
+            let (timeout, began) = (millis(1 + waiter * 29 % 1_500), Instant::now());
             let outcome = limiter.acquire_timeout("partner", 1 + waiter % 3, timeout).await;
             let took = began.elapsed();
             if outcome.is_ok() {

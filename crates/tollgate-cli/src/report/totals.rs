@@ -14,8 +14,8 @@ pub(crate) fn summarize(watch: &Watch) {
     );
     for rule in &watch.rules {
         let most = match rule.gauge {
-            Gauge::Window(span) => format!("fullest {span} {} permits, limit {}", rule.worst, rule.limit),
-            Gauge::Held => format!("most held {} permits, limit {}", rule.worst, rule.limit),
+            Gauge::Window(span) => format!("fullest window of {span} {}, limit {}", rule.worst, rule.limit),
+            Gauge::Held => format!("most held {}, limit {}", rule.worst, rule.limit),
         };
         words.push_str(&format!("\n  rule {}: {most}", rule.name));
         if rule.worst > 0 {
@@ -23,7 +23,7 @@ pub(crate) fn summarize(watch: &Watch) {
         }
     }
     if watch.is_short() {
-        words.push_str("\n  (too many keys to watch them all: windows may have been fuller)");
+        words.push_str(&format!("\n  ({SHORT})"));
     }
     tell(&words);
 }
@@ -51,6 +51,7 @@ pub(crate) fn compare(out: &mut impl Write, watches: &[Watch]) -> io::Result<()>
             ]);
         }
     }
+    let short = watches.iter().any(Watch::is_short);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COMPARED.len()).map(width).collect();
     for row in &rows {
@@ -61,7 +62,12 @@ pub(crate) fn compare(out: &mut impl Write, watches: &[Watch]) -> io::Result<()>
         });
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
+    if short {
+        writeln!(out, "{SHORT}")?;
+    }
     Ok(())
 }
 
 const COMPARED: [&str; 8] = ["policy", "allowed", "denied", "never", "permits", "rule", "limit", "fullest window"];
+/// A count that may be too low must not pass for an exact one.
+const SHORT: &str = "too many keys to watch them all: windows may have been fuller";

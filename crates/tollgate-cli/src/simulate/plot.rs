@@ -68,8 +68,6 @@ fn render(watches: &[Watch]) -> Result<String, Box<dyn std::error::Error>> {
         }
         root.present()?;
     }
-    // The backend ends without a line feed.
-    picture.push('\n');
     Ok(picture)
 }
 
@@ -86,7 +84,7 @@ impl Axes {
     fn of(watches: &[Watch]) -> Self {
         let timelines = || watches.iter().filter_map(|watch| watch.timeline.as_ref());
         let from = timelines().map(Timeline::start).min().unwrap_or_default();
-        let until = timelines().map(|line| line.last() + line.width()).max().unwrap_or(Micros(1));
+        let until = timelines().filter_map(|line| Some(line.last()? + line.width())).max().unwrap_or(Micros(1));
         let tallest = |line| bars(line).iter().map(|(_, bin)| bin.admitted + bin.refused).max();
         let single = watches.iter().all(|watch| watch.rules.len() == 1);
         let fullest = watches.iter().flat_map(|watch| &watch.rules).map(ceiling).max();
@@ -116,13 +114,15 @@ fn draw_panel(area: &Area<'_>, watch: &Watch, axes: &Axes) -> Drawn {
     let spans = format!("every {}", told(bar_width(timeline)));
     let words = [
         (format!("{} permits went", totals.permits), WENT),
-        (format!("{} requests refused", totals.denied + totals.never), REFUSED),
+        (format!("{} permits refused", totals.refused), REFUSED),
         (spans, FAINT),
     ];
     draw_bars(&strip(TITLE, BARS), timeline, axes, &words)?;
     for (index, rule) in watch.rules.iter().enumerate() {
         let top = TITLE + BARS + u32::try_from(index)? * RULE;
-        draw_rule(&strip(top, RULE), timeline, (index, rule), axes)?;
+        let most = if watch.is_short() { "at least" } else { "most" };
+        let words = format!("{}; {most} {}, limit {}", gauged(rule), rule.worst, rule.limit);
+        draw_rule(&strip(top, RULE), timeline, (index, rule), axes, words)?;
     }
     Ok(())
 }
@@ -163,14 +163,23 @@ fn draw_bars(area: &Area<'_>, timeline: &Timeline, axes: &Axes, words: &[(String
     Ok(())
 }
 
-fn draw_rule(area: &Area<'_>, timeline: &Timeline, (index, rule): (usize, &RuleWatch), axes: &Axes) -> Drawn {
-    let over = rule.worst > rule.limit;
-    let what = match rule.gauge {
-        Gauge::Window(span) => format!("went within {span}"),
-        Gauge::Held => "held".to_owned(),
-    };
+/// `hour: went within 1h`
+fn gauged(rule: &RuleWatch) -> String {
     let name = report::clipped(&rule.name, 32);
-    let words = format!("{name}: {what}; most {}, limit {}", rule.worst, rule.limit);
+    match rule.gauge {
+        Gauge::Window(span) => format!("{name}: went within {span}"),
+        Gauge::Held => format!("{name}: held"),
+    }
+}
+
+fn draw_rule(
+    area: &Area<'_>,
+    timeline: &Timeline,
+    (index, rule): (usize, &RuleWatch),
+    axes: &Axes,
+    words: String,
+) -> Drawn {
+    let over = rule.worst > rule.limit;
     area.draw(&Text::new(words, (60, 2), font(12).color(if over { &REFUSED } else { &WINDOW })))?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(20)

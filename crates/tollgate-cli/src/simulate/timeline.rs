@@ -59,9 +59,9 @@ impl Timeline {
         self.start.unwrap_or_default()
     }
 
-    /// When the last thing happened, or is going to.
-    pub(crate) fn last(&self) -> Micros {
-        self.last
+    /// When the last thing happened, or is going to; `None` if nothing did.
+    pub(crate) fn last(&self) -> Option<Micros> {
+        self.start.map(|_| self.last)
     }
 
     /// Width of a bin.

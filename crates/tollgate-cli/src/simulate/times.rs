@@ -56,6 +56,8 @@ impl ValueFormatter<Micros> for Times {
             ..1_000 => format!("{hours:02}:{minutes:02}:{seconds:02}.{below:06}"),
             1_000..1_000_000 => format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", below / 1_000),
             1_000_000..60_000_000 => format!("{hours:02}:{minutes:02}:{seconds:02}"),
+            // Where midnight comes by more than once, it tells the day.
+            _ if of_day == 0 && self.until - self.from > Micros::DAY => date(days),
             60_000_000..86_400_000_000 => format!("{hours:02}:{minutes:02}"),
             _ => date(days),
         }

@@ -26,6 +26,8 @@ pub(crate) struct Totals {
     pub(crate) denied: u64,
     pub(crate) never: u64,
     pub(crate) permits: u64,
+    /// Permits that were asked for and refused.
+    pub(crate) refused: u64,
 }
 
 /// What is watched of one rule.
@@ -91,8 +93,8 @@ impl Watch {
 
     /// Lets the timeline run on to its end.
     pub(crate) fn finish(&mut self) {
-        if let Some(timeline) = &self.timeline {
-            self.pass_time(timeline.last());
+        if let Some(last) = self.timeline.as_ref().and_then(Timeline::last) {
+            self.pass_time(last);
         }
     }
 
@@ -109,10 +111,11 @@ impl Watch {
             Verdict::Deny { .. } => self.totals.denied += 1,
             Verdict::Never => self.totals.never += 1,
         }
-        if !decision.is_allowed()
-            && let Some(timeline) = &mut self.timeline
-        {
-            timeline.refused(request.at, cost);
+        if !decision.is_allowed() {
+            self.totals.refused += cost;
+            if let Some(timeline) = &mut self.timeline {
+                timeline.refused(request.at, cost);
+            }
         }
     }
 

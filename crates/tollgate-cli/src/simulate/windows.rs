@@ -18,6 +18,7 @@ pub(crate) struct Windows {
     vacant: Vec<usize>,
     longest: Micros,
     entries: usize,
+    most_entries: usize,
     swept: Micros,
     short: bool,
 }
@@ -49,6 +50,7 @@ impl Windows {
             vacant: Vec::new(),
             longest,
             entries: 0,
+            most_entries: MOST_ENTRIES,
             swept: Micros::ZERO,
             short: false,
         }
@@ -61,10 +63,10 @@ impl Windows {
 
     /// Notes permits that go at `went`, which may lie ahead of `now`. `None` if there is no room to watch the key.
     pub(crate) fn add(&mut self, key: &str, cost: u64, went: Micros, now: Micros) -> Option<Watched> {
-        if self.entries >= MOST_ENTRIES {
+        if self.entries >= self.most_entries {
             self.sweep(now);
         }
-        let room = self.entries < MOST_ENTRIES;
+        let room = self.entries < self.most_entries;
         self.short |= !room;
         let home = self.home(key, room)?;
         let log = &mut self.logs[home];
@@ -214,5 +216,21 @@ mod tests {
         assert_eq!(windows.entries, 1 + room_of("new"));
         windows.add("newer", 1, Micros(500), Micros(500));
         assert_eq!(windows.logs.len(), 2);
+    }
+
+    /// Too many keys: nothing is made up, and the lack is admitted.
+    #[test]
+    fn without_room_counts_are_lower_bounds_and_say_so() {
+        let mut windows = Windows::new(Micros(1_000));
+        windows.most_entries = 10;
+        windows.add("known", 1, Micros(0), Micros(0));
+        windows.add("known", 1, Micros(1), Micros(1));
+        assert!(!windows.is_short());
+        let known = windows.add("known", 1, Micros(2), Micros(2)).unwrap_or(Watched(9));
+        assert!(windows.add("new", 1, Micros(3), Micros(3)).is_none());
+        assert!(windows.is_short());
+        assert_eq!(windows.count(known, Micros(1_000), Micros(2)), 3);
+        // The third was put together with the second, so it leaves a little early, never late.
+        assert_eq!(windows.count(known, Micros(1_000), Micros(1_001)), 0);
     }
 }

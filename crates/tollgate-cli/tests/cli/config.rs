@@ -85,8 +85,8 @@ fn all_problems_are_told_with_line_column_and_field() {
     let run = Desk::new().file("rules.yaml", rules).run(&["config", "check", "rules.yaml"]);
     assert_eq!(run.code, 1);
     let lines: Vec<&str> = run.out.lines().collect();
-    assert!(lines[0].starts_with("rules.yaml:5:43: policies[0].rules[0].limit: limit is 0"), "{}", run.out);
-    assert!(lines[1].starts_with("rules.yaml:6:51: policies[0].rules[1].per: per is 0s"), "{}", run.out);
+    assert!(lines[0].starts_with("rules.yaml:5:44: policies[0].rules[0].limit: limit is 0"), "{}", run.out);
+    assert!(lines[1].starts_with("rules.yaml:6:52: policies[0].rules[1].per: per is 0s"), "{}", run.out);
     assert_eq!(lines[2..], ["2 problems"]);
 }
 

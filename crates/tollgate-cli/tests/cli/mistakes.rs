@@ -121,7 +121,7 @@ fn rule_files_with_mistakes() {
     let desk = Desk::with_rules(&["name: r, algorithm: token_bucket, limit: 0, per: 1s"]).requests("at_ms,key\n");
     assert_eq!(
         complaint(&desk.simulate(&[])),
-        "rules.yaml:6:49: policies[0].rules[0].limit: limit is 0, which refuses everyone; use 1 or more, or leave the rule \
+        "rules.yaml:6:52: policies[0].rules[0].limit: limit is 0, which refuses everyone; use 1 or more, or leave the rule \
          out to admit everyone"
     );
 }

@@ -172,8 +172,7 @@ fn a_table_lines_up_and_closes_with_totals() {
         .simulate(&["--format", "table"]);
     assert_eq!(
         run.out,
-        "\
-           at ms  key                       op            cost  answer                            remaining  decided by
+        "           at ms  key                       op            cost  answer                            remaining  decided by
            10000  u                         take             5  allow                             95 of 100  log
            10100  u                         take            30  allow                             65 of 100  log
          10200.5  u                         take           100  deny, retry in 899.5ms            65 of 100  log
@@ -185,7 +184,7 @@ fn a_table_lines_up_and_closes_with_totals() {
     assert_eq!(
         run.complaints,
         "policy per-user: 6 requests, 4 allowed, 1 denied, 1 never; 142 permits admitted\n  \
-         rule log: fullest 1s 100 permits, limit 100, reached at 11100 ms\n"
+         rule log: fullest window of 1s 100, limit 100, reached at 11100 ms\n"
     );
 }
 

@@ -187,9 +187,13 @@ impl Algorithm for Leases {
         self.charge(state, Charge { cost, at: now, ..charge }, now);
     }
 
-    /// A lease is given back by releasing it; permits given back without a name come from the newest leases that have
-    /// begun.
+    /// Named, the lease is released. Without a name, permits come from the newest leases that have begun, or from those
+    /// that began at the moment given.
     fn give_back(&self, state: &mut LeaseState, back: GiveBack, now: Micros) {
+        if let Some(id) = back.lease {
+            self.release(state, id, now);
+            return;
+        }
         self.bring_up_to_date(state, now);
         let mut missing = back.cost;
         for lease in state.leases.iter_mut().rev() {

@@ -115,7 +115,7 @@ fn the_short_way_answers_as_the_long_way() {
             let long = episode.gate.step(Verb::Take(take));
             let goes = episode.gate.now + long.decision.wait();
             let promised = (long.decision.is_allowed() && goes > episode.gate.now).then_some(goes);
-            let same = Decision::of_one(short.rule) == long.decision
+            let same = Decision::of_one(short.rule, episode.gate.now) == long.decision
                 && (short.changed, short.promised) == (long.changed, promised)
                 && State::Meter(meter) == episode.gate.subject.states[0];
             assert!(same, "{}\nshort {short:?}\nlong  {long:?}", episode.story());

@@ -178,3 +178,13 @@ fn rules_are_matched_by_name_new_ones_start_afresh_and_gone_ones_are_forgotten()
     let remaining: Vec<u64> = gate.peek().rules.iter().map(|rule| rule.remaining).collect();
     assert_eq!(remaining, [10, 4]);
 }
+
+/// Units differ from quota to quota, so a bucket is carried over in whole permits: rather one too many than too few.
+#[test]
+fn a_fraction_that_is_used_counts_as_a_whole_permit() {
+    let mut gate = Gate::new(Rule::token_bucket("r", Quota::per_minute(10)));
+    gate.take(4).expect_allow();
+    gate.advance(Micros::from_secs(1));
+    gate.change([Rule::token_bucket("r", Quota::per_minute(20))], Carry::Keep);
+    assert_eq!(gate.peek().remaining(), 16);
+}

@@ -6,7 +6,8 @@
 //! - `answers`: laws 3 (retry_after is exact), 4 (a denial changes nothing), 5 (remaining is true), 6 (less is never
 //!   harder), 8 (never) and 10 (the line is kept).
 //! - `clock`: law 9 (the clock steps back).
-//! - `promises`: giving back breaks no promise. `verbs` and `change`: everything else that can be done to a key.
+//! - `promises` and `giving_back`: giving back breaks no promise.
+//! - `verbs` and `change`: everything else that can be done to a key.
 //!
 //! `TOLLGATE_LAW_STEPS` sets the number of steps per algorithm (a million unless told); `TOLLGATE_LAW_SEED` replays the
 //! one episode that a failure named.
@@ -19,5 +20,6 @@ mod bounds;
 mod change;
 mod clock;
 mod episode;
+mod giving_back;
 mod promises;
 mod verbs;

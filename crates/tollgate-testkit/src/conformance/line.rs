@@ -62,7 +62,7 @@ pub async fn a_dropped_reservation_is_cancelled<S: Store, T: Fn(Micros)>(bench: 
     let key = bench.key([Rule::token_bucket("bucket", Quota::per_second(1))]);
     key.take(1).await.expect_allow();
     let wait = key.take_within(1, LONG).await.expect_allow();
-    bench.store.cancel(key.ask(), 1, bench.now() + wait);
+    bench.store.cancel(key.ask(), 1, bench.now() + wait, None);
     for _ in 0..MANY {
         if key.take(1).await.expect_deny() == Micros::SECOND {
             return;

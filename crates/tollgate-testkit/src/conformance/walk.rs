@@ -56,6 +56,7 @@ fn verb(random: &mut Random, core: &Gate, spans: &[u64], step: u64) -> Verb {
         7 => Verb::Release(Release::Lease(lease)),
         8 => Verb::Release(Release::Oldest(random.below(3))),
         9 => Verb::Heartbeat(lease),
+        10 => Verb::Undo { cost, at: at.unwrap_or(core.now), lease: random.one_in(2).then_some(lease) },
         _ => Verb::Take(random.take(cost, spans).held_as(LeaseId(step))),
     }
 }
