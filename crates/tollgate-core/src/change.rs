@@ -6,7 +6,7 @@
 //! used is carried over as if taken now.
 
 use crate::{
-    algorithm::{Algorithm, Charge, LeaseId, Limiting, Scale, State},
+    algorithm::{Algorithm, Charge, LeaseId, Limiting, Log, Scale, State},
     policy::{Policy, Subject},
     time::Micros,
 };
@@ -47,9 +47,9 @@ fn carry_rule(old: &Limiting, new: &Limiting, state: &State, how: Carry, now: Mi
         (Limiting::Bucket(old), Limiting::Bucket(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Stepwise(old), Limiting::Stepwise(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Window(old), Limiting::Window(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
-        (Limiting::Log(_), Limiting::Log(new)) => State::Log(Box::new(new.adopt(read().log(), scale, now))),
+        (Limiting::Log(old), Limiting::Log(_)) => State::Log(Box::new(Log::adopt(old, read().log(), scale, now))),
         (Limiting::Counter(old), Limiting::Counter(new)) => {
-            State::Counter(Box::new(new.adopt(old, read().counter(), scale)))
+            State::Counter(Box::new(new.adopt(old, read().counter(), scale, now)))
         }
         (Limiting::Leases(old), Limiting::Leases(new)) => State::Leases(Box::new(new.adopt(old, read().leases(), now))),
         // Holding something and having used something are not the same thing.

@@ -110,6 +110,10 @@ impl Entry {
         (self.0[1] >> LENGTH_SHIFT & 31 == LONG).then_some(low_half(self.0[3]))
     }
 
+    pub(crate) fn set_long_key(&mut self, place: u32) {
+        self.0[3] = u64::from(place);
+    }
+
     /// The key as it was looked up; of a long one the second word is its place, which is no part of it.
     pub(crate) fn key(&self) -> KeyWords {
         KeyWords { length: self.0[1] >> LENGTH_SHIFT & 31, words: [self.0[2], self.0[3]] }

@@ -9,6 +9,7 @@
 //! newcomer is counted together with all others in that plight.
 
 use std::{
+    collections::HashMap,
     hash::{BuildHasher, Hasher},
     sync::Arc,
 };
@@ -555,6 +556,27 @@ impl Shard {
         }
         if self.table.slots() > KEEP_SLOTS && self.table.len() * 4 < self.table.slots() {
             self.resize((self.table.len() * 3 / 2).max(KEEP_SLOTS));
+            self.compact();
+        }
+    }
+
+    /// Closes the gaps beside the table, when most keys have gone.
+    fn compact(&mut self) {
+        let (mut subjects, mut long_keys) = (HashMap::new(), HashMap::new());
+        self.subjects.compact(|old, new| {
+            subjects.insert(old, new);
+        });
+        self.long_keys.compact(|old, new| {
+            long_keys.insert(old, new);
+        });
+        for index in 0..self.table.slots() {
+            let entry = self.table.get_mut(index);
+            if let Some(place) = entry.beside().and_then(|old| subjects.get(&old)) {
+                entry.set_beside(*place);
+            }
+            if let Some(place) = entry.long_key().and_then(|old| long_keys.get(&old)) {
+                entry.set_long_key(*place);
+            }
         }
     }
 

@@ -45,6 +45,16 @@ impl<T> Slab<T> {
         thing
     }
 
+    /// A list just as long as it has to be. Everything gets a new place, which `moved` is told with the old one.
+    pub(crate) fn compact(&mut self, mut moved: impl FnMut(u32, u32)) {
+        let old = std::mem::replace(self, Self::new());
+        for (from, thing) in (0_u32..).zip(old.places) {
+            if let Some(thing) = thing {
+                moved(from, self.insert(thing));
+            }
+        }
+    }
+
     /// Places that the next insert will make room for. A quarter at a time: a budget feels doubling.
     fn growth(&self) -> usize {
         let full = self.free.is_empty() && self.places.len() == self.places.capacity();

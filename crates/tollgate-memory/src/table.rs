@@ -138,10 +138,11 @@ mod tests {
 
     /// Places all over, many of them shared, some at the very end so that searches wrap around.
     fn place(key: u64) -> Place {
+        let key = u32::try_from(key).unwrap();
         match key % 3 {
             0 => Place(u32::MAX),
-            1 => Place((key as u32).wrapping_mul(0x9E37_79B9)),
-            _ => Place((key as u32 % 50) << 20),
+            1 => Place(key.wrapping_mul(0x9E37_79B9)),
+            _ => Place((key % 50) << 20),
         }
     }
 

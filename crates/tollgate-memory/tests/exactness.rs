@@ -260,7 +260,7 @@ fn busy_keys_keep_count_while_everything_happens_to_them() {
         let mut policy = asked_under.clone();
         let take = Verb::Take(Take::now(1));
         for turn in 0..TRIES {
-            let index = random.below(4) as usize;
+            let index = usize::try_from(random.below(4)).unwrap();
             let ask = Ask { policy: &policy, key: KEYS[index] };
             match (thread, random.below(16)) {
                 // One thread is told of the same policy again and again, and asks under what it was told last.

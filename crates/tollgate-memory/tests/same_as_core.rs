@@ -5,13 +5,14 @@
 //! compares whole decisions.
 //!
 //! One freedom remains, where the clock steps back: whether a key had been forgotten by then cannot be seen from
-//! outside. A key that was as good as new may come back from the future as used, as the map has it, or may be new; the
-//! same goes for a block or a promise that had ended. So the map keeps every *possible* past of a key, each answer rules
-//! out those it does not fit, and at least one has to be left.
+//! outside. A key that was as good as new may come back from the future as used, as the map has it, or may be new;
+//! the same goes for a block or a promise that had ended. So the map keeps every *possible* past of a key, each answer
+//! rules out those it does not fit, and at least one has to be left.
 //!
 //! A failure names its seed; `TOLLGATE_WALK_SEED` replays that one episode, `TOLLGATE_WALK_EPISODES` asks for more.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests stop the test")]
+#![allow(clippy::print_stderr, reason = "a failure tells its seed")]
 
 mod support;
 
@@ -79,9 +80,10 @@ impl Walk {
         self.move_clock();
         if self.random.one_in(64) {
             // Looking around earlier than usual changes no answer.
-            self.bench.store.sweep(self.random.below(20) as usize);
+            let keys = below(&mut self.random, 20);
+            self.bench.store.sweep(keys);
         }
-        let place = (self.random.below(self.policies.len() as u64) as usize, self.any_known_key());
+        let place = (below(&mut self.random, self.policies.len()), self.any_known_key());
         if self.time == Time::Forward && self.random.one_in(12) {
             self.take_several();
         } else {
@@ -143,7 +145,7 @@ impl Walk {
         }
         assert!(
             !left.is_empty(),
-            "{place:?} at {:?}: {verb:?}\n  the store said {told:?}\n  the core says {expected:?}\n  after {before:?}\n  by {policy:?}",
+            "{place:?} at {:?}: {verb:?}\n  store: {told:?}\n  core: {expected:?}\n  after {before:?}\n  by {policy:?}",
             self.now,
         );
         *pasts = left;
@@ -154,7 +156,7 @@ impl Walk {
     fn take_several(&mut self) {
         let mut places: Vec<(usize, String)> = Vec::new();
         for _ in 0..self.random.between(2, 3) {
-            let place = (self.random.below(self.policies.len() as u64) as usize, self.any_known_key());
+            let place = (below(&mut self.random, self.policies.len()), self.any_known_key());
             if !places.contains(&place) {
                 places.push(place);
             }
@@ -182,7 +184,7 @@ impl Walk {
     fn remember(&mut self, (policy, key): (usize, String), verb: &Verb, told: &Decision) {
         let wait = told.retry_after().unwrap_or_default().max(told.wait()).0;
         if wait > 0 && wait < 100 * Micros::DAY.0 {
-            let place = 3 + self.random.below(5) as usize;
+            let place = 3 + below(&mut self.random, 5);
             self.spans.truncate(8);
             self.spans.insert(place.min(self.spans.len()), wait);
         }
@@ -195,8 +197,8 @@ impl Walk {
     }
 
     fn any_known_key(&mut self) -> String {
-        let index = self.random.below(self.keys.len() as u64);
-        self.keys[index as usize].clone()
+        let index = below(&mut self.random, self.keys.len());
+        self.keys[index].clone()
     }
 
     fn any_cost(&mut self, place: &(usize, String)) -> u64 {
@@ -218,9 +220,13 @@ impl Walk {
             31 => Verb::Refund { cost, at: None },
             32 => Verb::Settle { reserved: cost, actual: self.random.below(cost + 2), at: None },
             33 => Verb::Settle { reserved: cost, actual: self.random.below(cost + 2), at: Some(self.now) },
-            34 => Verb::Penalize { cost: cost.max(1) },
+            34 => Verb::Penalize { cost },
             35 => Verb::Block { span: self.random.pause(&self.spans) },
             36 => Verb::Release(Release::Lease(lease)),
+            37 if self.random.one_in(2) => {
+                let lease = self.random.one_in(2).then_some(lease);
+                Verb::Undo { cost, at: self.now + self.random.pause(&self.spans), lease }
+            }
             37 => Verb::Release(Release::Oldest(self.random.below(3))),
             38 => Verb::Heartbeat(lease),
             _ if self.random.one_in(4) => Verb::Reset,
@@ -234,6 +240,11 @@ fn forget_if_rested(policy: &Policy, pasts: &mut Vec<Subject>, now: Micros) {
     if pasts.iter().any(|past| policy.rests_at(past, now) <= now) {
         may_also_be(pasts, policy.fresh());
     }
+}
+
+/// A place in a list of this length.
+fn below(random: &mut Random, length: usize) -> usize {
+    usize::try_from(random.below(length as u64)).unwrap()
 }
 
 fn may_also_be(pasts: &mut Vec<Subject>, past: Subject) {
@@ -271,7 +282,7 @@ fn any_policy(random: &mut Random, name: &str) -> Policy {
 /// Keys that are easily confused: of all lengths, and of few letters.
 fn any_key(random: &mut Random) -> String {
     let length = random.pick(&LENGTHS);
-    let odd_one = random.below(length.max(1) as u64) as usize;
+    let odd_one = below(random, length.max(1));
     let odd = random.pick(&['a', 'b', '\0']);
     (0..length).map(|index| if index == odd_one { odd } else { 'a' }).collect()
 }
@@ -308,8 +319,7 @@ fn the_store_answers_as_the_core_does_when_clocks_step_back() {
     walks(Time::BothWays);
 }
 
-/// What a walk found: a penalty of nothing left an entry of nothing behind, and the key seemed used. (Walks ask for
-/// penalties of one permit and more since.)
+/// What a walk found: a penalty of nothing left an entry of nothing behind, and the key seemed used.
 #[test]
 fn a_penalty_of_nothing_changes_nothing() {
     let rules = [

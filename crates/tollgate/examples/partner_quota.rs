@@ -1,7 +1,7 @@
 //! A partner allows five calls a second. Twelve tasks share that quota, and none of them polls.
 //!
-//! Each task asks once and is told its moment; they go in the order they came. One of them has a deadline that cannot be
-//! met and hears so at once, with the time to come back after.
+//! Each task asks once and is told its moment; they go in the order they came. One more has a deadline that cannot be
+//! met and hears so at once, with the time it would take.
 //!
 //! `cargo run --example partner_quota`
 

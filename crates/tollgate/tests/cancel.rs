@@ -48,8 +48,8 @@ async fn the_last_in_line_gives_its_permit_back() {
     assert_eq!(next_wait(&limiter).await, millis(1_000));
 }
 
-/// The example of the design: capacity 1, one a second, promises for 1 s and 2 s. If the first goes away, a newcomer must
-/// not be let in at 2 s beside the second.
+/// The example of the design: capacity 1, one a second, promises for 1 s and 2 s. If the first goes away, a newcomer
+/// must not be let in at 2 s beside the second.
 #[tokio::test(start_paused = true)]
 async fn a_promise_behind_the_dropped_one_is_kept() {
     let limiter = limiter([Rule::token_bucket("second", Quota::per_second(1))]);

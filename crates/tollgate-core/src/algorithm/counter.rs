@@ -60,8 +60,8 @@ impl Counter {
 
     /// The state of a key that was counted under other numbers. Where slices have another length, each goes where its
     /// last moment lies, so that none leaves early.
-    pub(crate) fn adopt(&self, old: &Self, state: &CounterState, scale: Scale) -> CounterState {
-        let indexed = state.slices.iter().map(|slice| {
+    pub(crate) fn adopt(&self, old: &Self, state: &CounterState, scale: Scale, now: Micros) -> CounterState {
+        let indexed = old.live(state, state.moment(now)).iter().map(|slice| {
             let last_moment = old.start(slice) + old.slice - Micros(1);
             let within_past = if old.start(slice) <= state.last { last_moment.min(state.last) } else { last_moment };
             let index = if old.slice == self.slice { slice.index } else { self.index(within_past) };

@@ -61,9 +61,9 @@ impl Log {
         (gone..state.entries.len()).map(|index| (state.entries[index].at, state.permits(index)))
     }
 
-    /// The state of a key that was counted under another limit: what is still in the window, rescaled if wanted.
-    pub(crate) fn adopt(&self, state: &LogState, scale: Scale, now: Micros) -> LogState {
-        let left = self.left_window(state, state.moment(now));
+    /// The state of a key that was counted under other numbers: what was still in the old window, rescaled if wanted.
+    pub(crate) fn adopt(old: &Self, state: &LogState, scale: Scale, now: Micros) -> LogState {
+        let left = old.left_window(state, state.moment(now));
         let live = state.entries.iter().filter(|entry| entry.total > left);
         let entries = live.map(|entry| Entry { total: scale.apply(entry.total - left), ..*entry });
         LogState { last: state.last, entries: entries.collect() }
