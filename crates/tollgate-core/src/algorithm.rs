@@ -43,6 +43,13 @@ pub trait Algorithm {
     /// Books permits for a moment that [`weigh`](Self::weigh) found free, or a later one.
     fn charge(&self, state: &mut Self::State, charge: Charge, now: Micros);
 
+    /// A plain try while the clock runs forward, in one go: the same answer as weigh, charge and look together, for
+    /// algorithms on the path of most decisions. `None` where those have more to say; then nothing was changed.
+    #[inline]
+    fn try_quickly(&self, _state: &mut Self::State, _cost: u64, _now: Micros) -> Option<Tried> {
+        None
+    }
+
     /// Books permits at once, free or not.
     fn penalize(&self, state: &mut Self::State, charge: Charge, now: Micros);
 
@@ -71,6 +78,17 @@ pub struct Weighed {
     pub free_at: Micros,
     /// The moment the admitted request goes: the same, except where the outflow is shaped.
     pub go_at: Micros,
+}
+
+/// The outcome of a plain try.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tried {
+    /// How long until it would pass; 0 if it did, and was charged.
+    pub retry_after: Micros,
+    /// Permits that would still go at once.
+    pub remaining: u64,
+    /// How long until the key is as good as new.
+    pub reset_after: Micros,
 }
 
 impl Weighed {

@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{Algorithm, Charge, Limiting, Meter, State, Weighed, stepped_back},
+    algorithm::{Algorithm, Charge, Limiting, Meter, State, Tried, Weighed, stepped_back},
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
     policy::{Block, Policy, ReadyRule, Subject},
@@ -92,6 +92,14 @@ pub struct Metered {
 #[inline(always)]
 fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, horizon: Micros, now: Micros) -> Metered {
     let now = now.min(MAX_TIME);
+    if take.max_wait == Micros::ZERO
+        && let Some(Tried { retry_after, remaining, reset_after }) = algorithm.try_quickly(state, take.cost, now)
+    {
+        let passes = retry_after == Micros::ZERO;
+        let verdict = if passes { Verdict::Allow { wait: retry_after } } else { Verdict::Deny { retry_after } };
+        let rule = RuleDecision { verdict, limit: algorithm.limit(), remaining, reset_after, shadow: false };
+        return Metered { rule, changed: passes, promised: None };
+    }
     let moved = algorithm.follow(state, now) > Micros::ZERO;
     let (mut charged, mut promised) = (false, None);
     let verdict = if take.cost > algorithm.limit() {

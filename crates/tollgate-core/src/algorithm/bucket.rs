@@ -20,7 +20,7 @@
 //!
 //! Bound: in any span of W µs at most `capacity + W × a'/p'` permits go; shaped, `one request + W × a'/p'`.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
+use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Tried, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
     time::Micros,
@@ -110,8 +110,13 @@ impl Bucket {
     /// When `units` of the level will have drained.
     #[inline]
     fn drained_at(&self, level: Level, units: u64) -> Micros {
+        level.base + self.time_to_drain(units)
+    }
+
+    #[inline]
+    fn time_to_drain(&self, units: u64) -> Micros {
         // Most quotas reduce to one unit a microsecond, and divisions are slow.
-        level.base + Micros(if self.drain == 1 { units } else { units.div_ceil(self.drain) })
+        Micros(if self.drain == 1 { units } else { units.div_ceil(self.drain) })
     }
 }
 
@@ -149,6 +154,26 @@ impl Algorithm for Bucket {
         let drained_until_then = (charge.at - level.base).0.saturating_mul(self.drain);
         let used = level.used.max(drained_until_then) + charge.cost * self.unit;
         *state = Meter { at: level.base, used };
+    }
+
+    #[inline(always)]
+    fn try_quickly(&self, state: &mut Meter, cost: u64, now: Micros) -> Option<Tried> {
+        if now < state.at || cost == 0 || cost > self.permits || self.shaped {
+            return None;
+        }
+        let drained = (now.0 - state.at.0).saturating_mul(self.drain);
+        let before = state.used.saturating_sub(drained);
+        let after = before + cost * self.unit;
+        let over = after.saturating_sub(self.capacity);
+        let used = if over == 0 { after } else { before };
+        if over == 0 {
+            *state = Meter { at: now, used };
+        }
+        Some(Tried {
+            retry_after: self.time_to_drain(over),
+            remaining: self.whole_permits(self.capacity.saturating_sub(used)),
+            reset_after: self.time_to_drain(used),
+        })
     }
 
     fn penalize(&self, state: &mut Meter, charge: Charge, now: Micros) {
