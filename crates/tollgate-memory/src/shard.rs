@@ -9,7 +9,6 @@
 //! newcomer is counted together with all others in that plight.
 
 use std::{
-    collections::HashMap,
     hash::{BuildHasher, Hasher},
     sync::Arc,
 };
@@ -17,18 +16,25 @@ use std::{
 use foldhash::quality::FixedState;
 use tollgate_core::{
     Block, Carry, Decision, Metered, Micros, Party, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
-    algorithm::{Algorithm, Meter, State},
+    algorithm::{Meter, State},
     take_together,
 };
 
 use crate::{
-    entry::{Entry, INLINE, KeyWords, VersionId},
-    hot::{Hot, HotKey},
+    entry::{Entry, KeyWords, VersionId},
+    hot::Hot,
     policies::{Policies, PolicyId},
     slab::Slab,
     stats::Stats,
     table::{Place, Table},
 };
+
+mod keep;
+mod room;
+mod together;
+mod warm;
+
+pub(crate) use together::{Home, Out};
 
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -270,352 +276,6 @@ impl Shard {
     }
 }
 
-/// Hot keys
-impl Shard {
-    /// Moves a key into a hot slot if it is the one that its pair of slots was last missed by.
-    #[inline]
-    fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
-        let pair = self.hot.pair_of(key.hash);
-        let Some(missed) = self.missed.get_mut(pair) else { return };
-        let Place(who) = key.place();
-        if std::mem::replace(missed, who) != who {
-            return;
-        }
-        self.table.get_mut(index).set_hot(true);
-        if let Some(pushed_out) = self.hot.move_in(key.hash, HotKey { words: key.words, version, meter }) {
-            self.put_home(pushed_out);
-        }
-    }
-
-    /// Takes a key's state out of its hot slot and back into the table.
-    #[cold]
-    fn take_home(&mut self, index: usize) {
-        let entry = *self.table.get(index);
-        let hash = hash_entry(&entry, &self.policies, &self.hasher);
-        if let Some(meter) = self.hot.move_out(hash, entry.key(), entry.version()) {
-            self.set_home(index, meter);
-        }
-    }
-
-    fn put_home(&mut self, key: HotKey) {
-        let place = place_of(hash_of(&self.hasher, self.policies.id(key.version), key.words));
-        let found = self.table.find(place, |entry| entry.is_short(key.words, key.version));
-        if let Some(index) = found {
-            self.set_home(index, key.meter);
-        }
-    }
-
-    fn set_home(&mut self, index: usize, meter: Meter) {
-        let entry = self.table.get_mut(index);
-        entry.set_meter(meter);
-        entry.set_hot(false);
-        // It may have been refused something while it was away; whoever is that busy is not to be pushed out.
-        entry.mark_denied();
-    }
-
-    /// Takes every hot key home, so that a new version of a policy finds them.
-    pub(crate) fn take_all_home(&mut self) {
-        let hot = Arc::clone(&self.hot);
-        hot.move_all_out().for_each(|key| self.put_home(key));
-    }
-}
-
-/// Keys that are decided about together: taken out, decided about elsewhere, put back
-impl Shard {
-    /// The key's state under the newest version of its policy, out of the store until it is put back.
-    pub(crate) fn take_out(&mut self, key: &Hashed<'_>, now: Micros) -> Out {
-        let (newest, policy) = self.policies.newest(key.policy);
-        let policy = Arc::clone(policy);
-        if let Some(index) = self.find(key) {
-            return Out { subject: self.check_out(index, newest, now), home: Home::Known };
-        }
-        let subject = policy.fresh();
-        if self.make_room(key.key.len(), &subject, now) {
-            Out { subject, home: Home::New }
-        } else {
-            Out { subject: self.overflow_of(newest, &policy).clone(), home: Home::Overflow }
-        }
-    }
-
-    /// Puts it back where it belongs; `charged` is what the key was charged meanwhile, unless it was refused.
-    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, charged: Option<u64>, now: Micros) {
-        let (newest, policy) = self.policies.newest(key.policy);
-        let policy = Arc::clone(policy);
-        match (out.home, self.find(key)) {
-            (Home::Known, Some(index)) => {
-                if charged.is_none() {
-                    self.table.get_mut(index).mark_denied();
-                }
-                self.check_in(index, out.subject, &policy, now);
-            }
-            (Home::Overflow, _) => self.charge_overflow(newest, &policy, charged, now),
-            _ if policy.rests_at(&out.subject, now) <= now => {}
-            _ if self.make_room(key.key.len(), &out.subject, now) => {
-                self.insert(key, out.subject, now);
-            }
-            _ => self.charge_overflow(newest, &policy, charged, now),
-        }
-    }
-
-    /// Others share that count, so it is added to, not replaced.
-    fn charge_overflow(&mut self, version: VersionId, policy: &Policy, charged: Option<u64>, now: Micros) {
-        let cost = charged.unwrap_or(0);
-        let _ = policy.decide(self.overflow_of(version, policy), &Verb::Penalize { cost }, now);
-    }
-}
-
-/// A key's state while it is out of the store.
-pub(crate) struct Out {
-    pub(crate) subject: Subject,
-    pub(crate) home: Home,
-}
-
-/// Where a key's state goes back to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Home {
-    /// It was there, and its place is kept.
-    Known,
-    /// It was not there, and there was room for it.
-    New,
-    /// There was no room.
-    Overflow,
-}
-
-/// Keeping
-impl Shard {
-    fn insert(&mut self, key: &Hashed<'_>, subject: Subject, now: Micros) {
-        let (version, _) = self.policies.newest(key.policy);
-        let long_key = key.words.is_long().then(|| {
-            self.heap += key.key.len();
-            self.long_keys.insert(key.key.into())
-        });
-        let index = self.table.insert(key.place(), Entry::new(key.words, long_key, version));
-        self.keep(index, subject, now);
-    }
-
-    /// Takes a key's state out of wherever it is, brought to the newest version.
-    fn check_out(&mut self, index: usize, newest: VersionId, now: Micros) -> Subject {
-        let entry = *self.table.get(index);
-        let subject = match (entry.meter(), entry.beside()) {
-            (Some(meter), _) => Subject { states: vec![State::Meter(meter)], ..Subject::default() },
-            (None, Some(place)) => {
-                let subject = self.subjects.get_mut(place).map(std::mem::take).unwrap_or_default();
-                self.heap -= heap_bytes(&subject);
-                subject
-            }
-            (None, None) => Subject::default(),
-        };
-        if entry.version() == newest {
-            return subject;
-        }
-        self.table.get_mut(index).set_version(newest);
-        self.policies.carry_to_newest(entry.version(), subject, now)
-    }
-
-    /// Puts a key's state back, or lets the key go if it is as good as new.
-    fn check_in(&mut self, index: usize, subject: Subject, policy: &Policy, now: Micros) {
-        if policy.rests_at(&subject, now) <= now {
-            self.remove(index);
-            return;
-        }
-        self.keep(index, subject, now);
-        // A list may have grown: others make room for it if they can.
-        self.evict_until(|shard| shard.bytes() <= shard.budget, now);
-    }
-
-    fn keep(&mut self, index: usize, subject: Subject, now: Micros) {
-        match fits_entry(&subject, now) {
-            Some(meter) => {
-                let place = self.table.get(index).beside();
-                place.and_then(|place| self.subjects.remove(place));
-                self.table.get_mut(index).set_meter(meter);
-            }
-            None => self.put_beside(index, subject),
-        }
-    }
-
-    fn put_beside(&mut self, index: usize, subject: Subject) {
-        self.heap += heap_bytes(&subject);
-        match self.table.get(index).beside() {
-            Some(place) => {
-                if let Some(stored) = self.subjects.get_mut(place) {
-                    *stored = subject;
-                }
-            }
-            None => {
-                let place = self.subjects.insert(subject);
-                self.table.get_mut(index).set_beside(place);
-            }
-        }
-    }
-
-    fn remove(&mut self, index: usize) {
-        let Self { table, policies, hasher, .. } = self;
-        let removed = table.remove(index, |entry| place_of(hash_entry(entry, policies, hasher)));
-        if let Some(subject) = removed.beside().and_then(|place| self.subjects.remove(place)) {
-            self.heap -= heap_bytes(&subject);
-        }
-        if let Some(key) = removed.long_key().and_then(|place| self.long_keys.remove(place)) {
-            self.heap -= key.len();
-        }
-    }
-
-    fn resize(&mut self, slots: usize) {
-        let Self { table, policies, hasher, .. } = self;
-        table.resize(slots, |entry| place_of(hash_entry(entry, policies, hasher)));
-        self.hand = 0;
-    }
-}
-
-/// Room
-impl Shard {
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes() + self.subjects.bytes() + self.long_keys.bytes() + self.heap
-    }
-
-    /// Makes room for one more key; false if all that could go are being limited.
-    fn make_room(&mut self, key_bytes: usize, subject: &Subject, now: Micros) -> bool {
-        self.look_around(LOOK_AT, now);
-        let beside = fits_entry(subject, now).is_none();
-        // What is wanted shrinks with every key that goes and leaves its place beside the table.
-        let wanted = |shard: &Self| {
-            let long_key = if key_bytes > INLINE { key_bytes + shard.long_keys.growth_bytes() } else { 0 };
-            long_key + if beside { heap_bytes(subject) + shard.subjects.growth_bytes() } else { 0 }
-        };
-        if self.table.is_full() {
-            let growth = (self.table.grown() - self.table.slots()) * size_of::<Entry>();
-            if self.bytes() + wanted(self) + growth <= self.budget {
-                self.resize(self.table.grown());
-            }
-        }
-        let fits = |shard: &Self| !shard.table.is_full() && shard.bytes() + wanted(shard) <= shard.budget;
-        self.evict_until(fits, now)
-    }
-
-    /// Makes room to remember that somebody waits.
-    fn make_room_beside(&mut self, subject: &Subject, now: Micros) -> bool {
-        self.evict_until(|shard| shard.has_room_beside(subject), now)
-    }
-
-    fn has_room_beside(&self, subject: &Subject) -> bool {
-        self.bytes() + heap_bytes(subject) + self.subjects.growth_bytes() <= self.budget
-    }
-
-    /// Lets keys go until it is enough, but only a few: one decision must not pay for all.
-    fn evict_until(&mut self, enough: impl Fn(&Self) -> bool, now: Micros) -> bool {
-        for _ in 0..TRIES {
-            if enough(self) {
-                return true;
-            }
-            if !self.evict(now) {
-                return false;
-            }
-        }
-        enough(self)
-    }
-
-    /// Lets one key go: the first of a handful that is as good as new, else the one nearest to it.
-    fn evict(&mut self, now: Micros) -> bool {
-        let mut nearest: Option<(Micros, usize)> = None;
-        let mut seen = 0;
-        for _ in 0..self.table.slots() {
-            let index = self.next_hand();
-            let Some(standing) = self.standing(index, now) else { continue };
-            if standing.rests_at <= now {
-                self.remove(index);
-                self.stats.expired += 1;
-                return true;
-            }
-            if !standing.limited && nearest.is_none_or(|(rests_at, _)| standing.rests_at < rests_at) {
-                nearest = Some((standing.rests_at, index));
-            }
-            seen += 1;
-            if seen == HANDFUL {
-                break;
-            }
-        }
-        let Some((_, index)) = nearest else { return false };
-        self.remove(index);
-        self.stats.evicted += 1;
-        true
-    }
-
-    /// Looks at so many slots and lets go of what is as good as new; gives memory back when much has gone.
-    pub(crate) fn look_around(&mut self, slots: usize, now: Micros) {
-        for _ in 0..slots.min(2 * self.table.slots()) {
-            let index = self.next_hand();
-            if self.standing(index, now).is_some_and(|standing| standing.rests_at <= now) {
-                self.remove(index);
-                self.stats.expired += 1;
-                self.hand = index; // the one that moved up here has not been looked at
-            }
-        }
-        if self.table.slots() > KEEP_SLOTS && self.table.len() * 4 < self.table.slots() {
-            self.resize((self.table.len() * 3 / 2).max(KEEP_SLOTS));
-            self.compact();
-        }
-    }
-
-    /// Closes the gaps beside the table, when most keys have gone.
-    fn compact(&mut self) {
-        let (mut subjects, mut long_keys) = (HashMap::new(), HashMap::new());
-        self.subjects.compact(|old, new| {
-            subjects.insert(old, new);
-        });
-        self.long_keys.compact(|old, new| {
-            long_keys.insert(old, new);
-        });
-        for index in 0..self.table.slots() {
-            let entry = self.table.get_mut(index);
-            if let Some(place) = entry.beside().and_then(|old| subjects.get(&old)) {
-                entry.set_beside(*place);
-            }
-            if let Some(place) = entry.long_key().and_then(|old| long_keys.get(&old)) {
-                entry.set_long_key(*place);
-            }
-        }
-    }
-
-    fn next_hand(&mut self) -> usize {
-        let index = if self.hand < self.table.slots() { self.hand } else { 0 };
-        self.hand = index + 1;
-        index
-    }
-
-    fn standing(&self, index: usize, now: Micros) -> Option<Standing> {
-        let entry = self.table.get(index);
-        if entry.is_empty() || entry.is_hot() {
-            return None;
-        }
-        let policy = self.policies.policy(entry.version());
-        let (rests_at, exhausted) = match (entry.meter(), entry.beside().and_then(|place| self.subjects.get(place))) {
-            (Some(meter), _) => {
-                let look = policy.rules().first().map(|rule| rule.limiting().look(&State::Meter(meter), now));
-                look.map_or((now, false), |look| (look.rests_at, look.remaining == 0))
-            }
-            (None, Some(subject)) => {
-                let states = policy.rules().iter().zip(&subject.states);
-                let mut looks = states.map(|(rule, state)| rule.limiting().look(state, now));
-                let held_back = subject.block.until.max(subject.promised) > now;
-                (policy.rests_at(subject, now), held_back || looks.any(|look| look.remaining == 0))
-            }
-            (None, None) => (now, false),
-        };
-        Some(Standing { rests_at, limited: exhausted || entry.was_denied() })
-    }
-}
-
-/// How much a key would lose by being forgotten.
-struct Standing {
-    rests_at: Micros,
-    /// It is being held back, or was refused something.
-    limited: bool,
-}
-
 /// A meter that somebody was told to wait for.
 fn waited_for(meter: Meter, promised: Micros) -> Subject {
     Subject { promised, states: vec![State::Meter(meter)], ..Subject::default() }
@@ -660,13 +320,5 @@ fn place_of(hash: u64) -> Place {
     Place((hash >> 32) as u32)
 }
 
-/// Slots looked at for every new key; more than one, or the table would grow faster than it is looked over.
-const LOOK_AT: usize = 3;
 /// One slot is looked at every so many decisions, so that a shard without newcomers gets clean as well.
 const LOOK_EVERY: u32 = 32;
-/// Keys compared when one has to go early.
-const HANDFUL: usize = 16;
-/// Keys that may have to go to make room for one, whose lists may be longer than theirs.
-const TRIES: usize = 8;
-/// A table this small is not worth shrinking.
-const KEEP_SLOTS: usize = 256;
