@@ -1,4 +1,4 @@
-//! The busiest keys of a shard, decided about without its lock.
+//! The busiest keys, decided about without a lock.
 //!
 //! A key whose state is one meter may be moved out of the table into a slot here, one cache line that is read and
 //! replaced as a whole (see [`seqlock`](crate::seqlock)). A decision then costs one atomic exchange, a refusal none.
@@ -15,10 +15,14 @@ use crate::{
     seqlock::SeqLock,
 };
 
-/// The hot slots of one shard.
+/// The hot slots of all shards, in one piece so that a decision finds its own without asking the shard.
 #[derive(Debug)]
 pub(crate) struct Hot {
     pairs: Box<[[SeqLock; 2]]>,
+    /// The bits of a hash that say which shard.
+    shard_mask: u64,
+    /// The logarithm of how many pairs a shard has.
+    shard_bits: u32,
 }
 
 /// A key in a slot: what it is, and how it stands.
@@ -30,23 +34,34 @@ pub(crate) struct HotKey {
 }
 
 impl Hot {
-    /// So many pairs of slots, a power of two; or none.
-    pub(crate) fn new(pairs: usize) -> Self {
-        Self { pairs: (0..pairs).map(|_| Default::default()).collect() }
+    /// So many pairs of slots for each of so many shards, both powers of two; or no slots at all.
+    pub(crate) fn new(shards: usize, pairs_each: usize) -> Self {
+        Self {
+            pairs: (0..shards * pairs_each).map(|_| Default::default()).collect(),
+            shard_mask: shards as u64 - 1,
+            shard_bits: pairs_each.checked_ilog2().unwrap_or(0),
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.pairs)
     }
 
-    pub(crate) fn pairs(&self) -> usize {
-        self.pairs.len()
+    /// How many pairs a shard has.
+    pub(crate) fn pairs_each(&self) -> usize {
+        if self.pairs.is_empty() { 0 } else { 1 << self.shard_bits }
     }
 
-    /// Which pair a hash belongs to: other bits than say which shard, or where in its table.
+    /// Which of its shard's pairs a hash belongs to: other bits than say which shard, or where in its table.
     #[inline]
-    pub(crate) fn pair_of(&self, hash: u64) -> usize {
-        (hash >> 16) as usize & (self.pairs.len().wrapping_sub(1))
+    pub(crate) fn pair_in_shard(&self, hash: u64) -> usize {
+        (hash >> 16) as usize & ((1 << self.shard_bits) - 1)
+    }
+
+    #[inline]
+    fn pair_of(&self, hash: u64) -> Option<&[SeqLock; 2]> {
+        let shard = usize::try_from(hash & self.shard_mask).unwrap_or(0);
+        self.pairs.get(shard << self.shard_bits | self.pair_in_shard(hash))
     }
 
     /// Decides a take, if the key is hot, its policy is the one the caller knows, and nobody has to wait. `None` leaves
@@ -62,7 +77,7 @@ impl Hot {
         now: Micros,
     ) -> Option<RuleDecision> {
         let tag = tag_of(words, version);
-        let pair = self.pairs.get(self.pair_of(hash))?;
+        let pair = self.pair_of(hash)?;
         for slot in pair {
             for attempt in 0..TRIES {
                 let Some((stamp, [first, last, found, at, used])) = slot.read() else {
@@ -90,7 +105,7 @@ impl Hot {
     /// Moves a key in, unless both slots of its pair are taken; then the one that must leave comes out. The caller holds
     /// the shard's lock.
     pub(crate) fn move_in(&self, hash: u64, key: HotKey) -> Option<HotKey> {
-        let pair = self.pairs.get(self.pair_of(hash))?;
+        let pair = self.pair_of(hash)?;
         let free = pair.iter().find(|slot| slot.read().is_some_and(|(_, words)| HotKey::from(words).is_none()));
         // Of two that are taken, time decides which goes: as good as any rule, and needs no memory.
         let slot = free.unwrap_or(&pair[usize::from(key.meter.at.0.is_multiple_of(2))]);
@@ -100,7 +115,7 @@ impl Hot {
     /// Takes a key home, if it is here. The caller holds the shard's lock.
     pub(crate) fn move_out(&self, hash: u64, words: KeyWords, version: VersionId) -> Option<Meter> {
         let tag = tag_of(words, version);
-        let pair = self.pairs.get(self.pair_of(hash))?;
+        let pair = self.pair_of(hash)?;
         // Only the holder of the lock changes which key is in a slot, so it stays the one we find.
         let is_it = |slot: &&SeqLock| loop {
             if let Some((_, [first, last, found, ..])) = slot.read() {
@@ -111,9 +126,10 @@ impl Hot {
         HotKey::from(slot.swap([0; 5])).map(|key| key.meter)
     }
 
-    /// Takes everybody home.
-    pub(crate) fn move_all_out(&self) -> impl Iterator<Item = HotKey> + '_ {
-        self.pairs.iter().flatten().filter_map(|slot| HotKey::from(slot.swap([0; 5])))
+    /// Takes everybody of one shard home.
+    pub(crate) fn move_all_out(&self, shard: usize) -> impl Iterator<Item = HotKey> + '_ {
+        let own = self.pairs.iter().skip(shard << self.shard_bits).take(self.pairs_each());
+        own.flatten().filter_map(|slot| HotKey::from(slot.swap([0; 5])))
     }
 }
 
@@ -161,28 +177,29 @@ mod tests {
 
     #[test]
     fn a_key_comes_home_as_it_went() {
-        let hot = Hot::new(4);
+        let hot = Hot::new(2, 4);
         assert_eq!(hot.move_in(0, key(b"a", 7)), None);
         assert_eq!(hot.move_in(0, key(b"b", 8)), None);
         let pushed_out = hot.move_in(0, key(b"c", 9));
         assert!(pushed_out == Some(key(b"a", 7)) || pushed_out == Some(key(b"b", 8)));
         assert_eq!(hot.move_out(0, key(b"c", 0).words, VersionId(3)), Some(key(b"c", 9).meter));
         assert_eq!(hot.move_out(0, key(b"c", 0).words, VersionId(3)), None);
-        assert_eq!(hot.move_all_out().count(), 1);
+        assert_eq!(hot.move_all_out(1).count(), 0);
+        assert_eq!(hot.move_all_out(0).count(), 1);
     }
 
     #[test]
     fn the_same_key_under_another_version_is_another() {
-        let hot = Hot::new(1);
+        let hot = Hot::new(1, 1);
         let _ = hot.move_in(0, key(b"a", 7));
         assert_eq!(hot.move_out(0, key(b"a", 0).words, VersionId(4)), None);
     }
 
     #[test]
     fn without_slots_nobody_is_hot() {
-        let hot = Hot::new(0);
+        let hot = Hot::new(4, 0);
         assert_eq!(hot.move_in(0, key(b"a", 7)), None);
-        assert_eq!(hot.pairs(), 0);
+        assert_eq!(hot.pairs_each(), 0);
         assert_eq!(hot.move_out(0, key(b"a", 7).words, VersionId(3)), None);
     }
 }

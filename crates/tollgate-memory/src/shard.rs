@@ -51,6 +51,8 @@ pub(crate) struct Shard {
     budget: usize,
     decisions: u32,
     hasher: FixedState,
+    /// Which of the shards this is.
+    number: usize,
     hot: Arc<Hot>,
     /// The last key that each pair of hot slots was missed by.
     missed: Box<[u32]>,
@@ -81,7 +83,7 @@ impl<'a> Hashed<'a> {
 
 /// Deciding
 impl Shard {
-    pub(crate) fn new(budget: usize, hasher: FixedState, hot: Arc<Hot>) -> Self {
+    pub(crate) fn new(number: usize, budget: usize, hasher: FixedState, hot: Arc<Hot>) -> Self {
         Self {
             table: Table::new(),
             subjects: Slab::new(),
@@ -93,7 +95,8 @@ impl Shard {
             budget,
             decisions: 0,
             hasher,
-            missed: vec![0; hot.pairs()].into(),
+            missed: vec![0; hot.pairs_each()].into(),
+            number,
             hot,
             stats: Stats::default(),
         }

@@ -28,6 +28,8 @@ pub struct MemoryStore<C = SystemClock> {
 }
 
 struct Inner<C> {
+    /// The busiest keys, decided about without a lock.
+    hot: Arc<Hot>,
     shards: Box<[Padded]>,
     hasher: FixedState,
     clock: C,
@@ -36,11 +38,7 @@ struct Inner<C> {
 
 /// One shard to two cache lines, so that neighbours do not slow each other down.
 #[repr(align(128))]
-struct Padded {
-    /// The busiest keys, decided about without the lock.
-    hot: Arc<Hot>,
-    shard: Mutex<Shard>,
-}
+struct Padded(Mutex<Shard>);
 
 /// A policy that a [`MemoryStore`] has been told about.
 #[derive(Clone, Debug)]
@@ -112,13 +110,13 @@ impl<C: Clock> MemoryStore<C> {
         let budget = config.budget_bytes / shards;
         let pairs = (budget / HOT_SHARE / (2 * size_of::<SeqLock>())).min(HOT_KEYS / 2 / shards);
         let pairs = if pairs == 0 { 0 } else { 1 << pairs.ilog2() };
-        let shard = |_| {
-            let hot = Arc::new(Hot::new(pairs));
-            let shard = Shard::new(budget - hot.bytes(), hasher.clone(), Arc::clone(&hot));
-            Padded { hot, shard: Mutex::new(shard) }
+        let hot = Arc::new(Hot::new(shards, pairs));
+        let shard = |number| {
+            let budget = budget - hot.bytes() / shards;
+            Padded(Mutex::new(Shard::new(number, budget, hasher.clone(), Arc::clone(&hot))))
         };
         let shards = (0..shards).map(shard).collect();
-        Self { inner: Arc::new(Inner { shards, hasher, clock, budget: config.budget_bytes }) }
+        Self { inner: Arc::new(Inner { hot, shards, hasher, clock, budget: config.budget_bytes }) }
     }
 
     /// Decides at once, without a runtime. See [`Store::decide`].
@@ -136,17 +134,16 @@ impl<C: Clock> MemoryStore<C> {
         let key = self.hashed(ask)?;
         // Read before the lock: two threads may come in with their times crossed, which the clock guard takes care of.
         let now = self.inner.clock.now();
-        let Padded { hot, shard } = &self.inner.shards[self.shard_index(&key)];
         let InstalledPolicy { version, policy, .. } = ask.policy;
         if let Verb::Take(take) = verb
-            && let Some(rule) = hot.take(key.hash, key.words, *version, policy, take, now)
+            && let Some(rule) = self.inner.hot.take(key.hash, key.words, *version, policy, take, now)
         {
             if is_time_to_look_around() {
-                look_around(shard, now);
+                look_around(self.shard(&key), now);
             }
             return Ok(Decision::of_one(rule, now));
         }
-        Ok(decide_locked(shard, &key, verb, now))
+        Ok(decide_locked(self.shard(&key), &key, verb, now))
     }
 
     /// Locks every shard concerned, lowest first, so that no two requests can wait for each other.
@@ -160,7 +157,7 @@ impl<C: Clock> MemoryStore<C> {
         let mut wanted: Vec<usize> = keys.iter().map(|key| self.shard_index(key)).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].shard.lock())).collect();
+        let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].0.lock())).collect();
         let now = self.inner.clock.now();
         let mut shard_of = |key: &Hashed<'_>| {
             let index = self.shard_index(key);
@@ -238,11 +235,18 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
+impl<C: Clock> MemoryStore<C> {
+    #[inline]
+    fn shard(&self, key: &Hashed<'_>) -> &Mutex<Shard> {
+        &self.inner.shards[self.shard_index(key)].0
+    }
+}
+
 /// Looking after it
 impl<C: Clock> MemoryStore<C> {
     /// Keys remembered at present. Some of them may be as good as new and about to go.
     pub fn len(&self) -> usize {
-        self.inner.shards.iter().map(|part| part.shard.lock().len()).sum()
+        self.inner.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
     /// Whether no key is remembered.
@@ -252,7 +256,8 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Bytes that keys and their states take at present.
     pub fn bytes(&self) -> usize {
-        self.inner.shards.iter().map(|part| part.shard.lock().bytes() + part.hot.bytes()).sum()
+        let shards: usize = self.inner.shards.iter().map(|shard| shard.0.lock().bytes()).sum();
+        shards + self.inner.hot.bytes()
     }
 
     /// The most bytes they may take.
@@ -263,8 +268,8 @@ impl<C: Clock> MemoryStore<C> {
     /// What the store has done so far.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
-        for part in &self.inner.shards {
-            sum += part.shard.lock().stats;
+        for shard in &self.inner.shards {
+            sum += shard.0.lock().stats;
         }
         sum
     }
@@ -273,8 +278,8 @@ impl<C: Clock> MemoryStore<C> {
     /// a few keys at a time; call it from a timer if keys should also go while nobody asks.
     pub fn sweep(&self, keys_per_shard: usize) {
         let now = self.inner.clock.now();
-        for part in &self.inner.shards {
-            part.shard.lock().look_around(keys_per_shard, now);
+        for shard in &self.inner.shards {
+            shard.0.lock().look_around(keys_per_shard, now);
         }
     }
 }
@@ -286,11 +291,11 @@ impl<C: Clock> Store for MemoryStore<C> {
         let policy = Arc::new(policy);
         // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
         // the locks one by one from the first, so that none overtakes another.
-        let mut first = self.inner.shards[0].shard.lock();
+        let mut first = self.inner.shards[0].0.lock();
         let full = StoreError::TooManyPolicies { max: Policies::MOST };
         let id = first.install(&policy, carry).ok_or(full)?;
-        for part in &self.inner.shards[1..] {
-            part.shard.lock().install(&policy, carry);
+        for shard in &self.inner.shards[1..] {
+            shard.0.lock().install(&policy, carry);
         }
         let (version, _) = first.policies.newest(id);
         Ok(InstalledPolicy { id, version, policy })

@@ -11,7 +11,7 @@ pub(crate) use envoy::{DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, Un
 pub(crate) use native::{AlgorithmWord, AlignWord, FailureWord, NativeSpec, PolicySpec, RefillWord, RuleSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
-pub(crate) use value::Count;
+pub(crate) use value::{Count, Span};
 
 /// A rule file of tollgate, in its own form or in that of envoyproxy/ratelimit.
 #[derive(Deserialize, JsonSchema)]

@@ -123,3 +123,13 @@ fn directories_are_read_without_what_is_not_meant() {
     assert!(told[0].contains("c.yaml:1:1: domain: domain \"a\" is described in"));
     assert!(told[1].contains("d.yaml:1:1: policies: the file has no policies"));
 }
+
+#[test]
+fn every_wrong_number_of_a_rule_is_told_at_once() {
+    let text = "domain: api\npolicies:\n  - name: p\n    rules:\n      - name: r\n        algorithm: token_bucket\n        \
+                limit: 0\n        per: 1\n        burst: 0\n";
+    let problems = read_str("two.yaml", text, Format::Yaml).unwrap_err();
+    let fields: Vec<(usize, &str)> =
+        problems.iter().map(|problem| (problem.line, problem.field.rsplit('.').next().unwrap())).collect();
+    assert_eq!(fields, [(7, "limit"), (8, "per"), (9, "burst")]);
+}

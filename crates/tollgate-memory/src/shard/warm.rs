@@ -13,7 +13,7 @@ impl Shard {
     /// Moves a key into a hot slot if it is the one that its pair of slots was last missed by.
     #[inline]
     pub(super) fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
-        let pair = self.hot.pair_of(key.hash);
+        let pair = self.hot.pair_in_shard(key.hash);
         let Some(missed) = self.missed.get_mut(pair) else { return };
         let Place(who) = key.place();
         if std::mem::replace(missed, who) != who {
@@ -54,6 +54,6 @@ impl Shard {
     /// Takes every hot key home, so that a new version of a policy finds them.
     pub(crate) fn take_all_home(&mut self) {
         let hot = Arc::clone(&self.hot);
-        hot.move_all_out().for_each(|key| self.put_home(key));
+        hot.move_all_out(self.number).for_each(|key| self.put_home(key));
     }
 }

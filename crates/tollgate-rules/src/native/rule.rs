@@ -8,7 +8,7 @@ use super::failure_answer;
 use crate::{
     duration,
     problem::{Report, Spot},
-    spec::{AlgorithmWord, AlignWord, Count, RefillWord, RuleSpec},
+    spec::{AlgorithmWord, AlignWord, Count, RefillWord, RuleSpec, Span},
 };
 
 /// The rule, unless something is wrong with it.
@@ -26,24 +26,61 @@ pub(super) fn check(spec: &RuleSpec, spot: Spot<'_>, failure: OnStoreFailure, re
     } else {
         report.missing(spot, "per", format!("{} needs a period; add one, such as `per: 1s`", word.word()));
     }
-    let algorithm = algorithm(word, spec, spot, report)?;
-    let quota = quota(spec)?;
-    let rule = Rule::new(spec.name.as_deref()?, quota, algorithm)
+    blame_numbers(word, spec, spot, report);
+    if report.count() > before {
+        return None;
+    }
+    let rule = Rule::new(spec.name.as_deref()?, quota(spec)?, algorithm(word, spec, spot, report)?)
         .on_store_failure(spec.on_store_failure.map_or(failure, failure_answer))
         .shadow(spec.shadow.unwrap_or(false))
         .enabled(spec.enabled.unwrap_or(true));
-    // Core would say of a useless burst once more what has been said.
-    if report.count() == before
-        && let Err(error) = rule.limiting()
-    {
+    (report.count() == before).then_some(rule)
+}
+
+/// Says everything that core finds wrong with the numbers. It names one field at a time, so each that has been named is
+/// replaced by something harmless, as are those that are missing or could not be read, and core is asked again.
+fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &mut Report) {
+    let calendar = spec.align == Some(AlignWord::Calendar);
+    let harmless = Span(Period::Span(if calendar { Micros::DAY } else { Micros::SECOND }));
+    let mut probe = spec.clone();
+    probe.name.get_or_insert_with(|| "rule".to_owned());
+    probe.limit.get_or_insert(Count(1));
+    if word == AlgorithmWord::Concurrency {
+        probe.per = None;
+        probe.lease.get_or_insert(harmless);
+    } else {
+        probe.lease = None;
+        probe.per.get_or_insert(harmless);
+    }
+    // Useless fields have been named already.
+    if !matches!(word, AlgorithmWord::TokenBucket | AlgorithmWord::Gcra) {
+        probe.burst = None;
+    }
+    if word != AlgorithmWord::LeakyBucket {
+        probe.capacity = None;
+    }
+    for _ in 0..MOST_NUMBERS {
+        let (Some(quota), Some(algorithm)) = (quota(&probe), algorithm(word, &probe, spot, report)) else { return };
+        let Err(error) = Rule::new(probe.name.as_deref().unwrap_or_default(), quota, algorithm).limiting() else {
+            return;
+        };
         let mut problem = error.problem;
         if problem.field == "per" && problem.found != "1mo" {
             // In the words of the file, where `90m` should not come back as `5400s`.
             problem.found = spec.per.map_or(problem.found, |span| span_told(span.0));
         }
         spot.blame(problem.field, report, problem.to_string());
+        match problem.field {
+            "name" => probe.name = Some("rule".to_owned()),
+            "limit" => probe.limit = Some(Count(1)),
+            "per" => probe.per = Some(harmless),
+            "lease" => probe.lease = Some(harmless),
+            "buckets" => probe.buckets = None,
+            "utc_offset" => probe.utc_offset = None,
+            "burst" => probe.burst = Some(Count(1)),
+            _ => probe.capacity = Some(Count(1)),
+        }
     }
-    (report.count() == before).then_some(rule)
 }
 
 /// What the algorithm counts with. Concurrency has no period; core keeps its lease there.
@@ -147,5 +184,8 @@ fn span_told(period: Period) -> String {
         Period::Month => "1mo".to_owned(),
     }
 }
+
+/// A rule has fewer numbers than this to be wrong about.
+const MOST_NUMBERS: usize = 8;
 
 const ALGORITHMS: &str = "token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter or concurrency, as `algorithm: token_bucket`";

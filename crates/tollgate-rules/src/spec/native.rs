@@ -51,7 +51,7 @@ pub(crate) struct PolicySpec {
 }
 
 /// One limit.
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "Rule")]
 #[schemars(transform = never_null)]
 pub(crate) struct RuleSpec {
