@@ -385,8 +385,9 @@ const DEFAULT_BUDGET: usize = 256 << 20;
 const SMALLEST_SHARD: usize = 16 * 1024;
 /// Keys that may be hot at one time: half a megabyte, which a processor's cache holds.
 const HOT_KEYS: usize = 8_192;
-/// How often a thread's hot decisions look around, and at how many slots: as many as decisions under the lock do.
+/// How often a thread's hot decisions look around, and at how many slots: twice as many as decisions under the lock do,
+/// because they come in one place at a time.
 const LOOK_EVERY: u32 = 256;
-const LOOK_AT: usize = 8;
+const LOOK_AT: usize = 16;
 /// The part of the budget that hot slots may take.
 const HOT_SHARE: usize = 16;
