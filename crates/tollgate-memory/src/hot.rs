@@ -157,7 +157,7 @@ fn tag_of(words: KeyWords, VersionId(version): VersionId) -> u64 {
 #[cold]
 #[inline(never)]
 fn stand_back(attempt: u32) {
-    for _ in 0..1 << attempt.min(7) {
+    for _ in 0..32 << attempt.min(4) {
         std::hint::spin_loop();
     }
 }

@@ -383,8 +383,8 @@ fn random_seed() -> u64 {
 const DEFAULT_BUDGET: usize = 256 << 20;
 /// A shard with less than this could not hold a useful number of keys.
 const SMALLEST_SHARD: usize = 16 * 1024;
-/// Keys that may be hot at one time: half a megabyte, which a processor's cache holds.
-const HOT_KEYS: usize = 8_192;
+/// Keys that may be hot at one time: a quarter of a megabyte, which a processor's cache holds.
+const HOT_KEYS: usize = 4_096;
 /// How often a thread's hot decisions look around, and at how many slots: twice as many as decisions under the lock do,
 /// because they come in one place at a time.
 const LOOK_EVERY: u32 = 256;
