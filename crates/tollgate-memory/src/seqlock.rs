@@ -45,7 +45,7 @@ impl SeqLock {
         self.sequence.load(Ordering::Relaxed) == sequence
     }
 
-    /// Replaces the words from the third last on, if nobody has written since they were read.
+    /// Replaces the last so many words, if nobody has written since they were read.
     #[inline]
     pub fn replace_last<const N: usize>(&self, Stamp(sequence): Stamp, last: [u64; N]) -> bool {
         let free = self.sequence.compare_exchange(sequence, sequence + 1, Ordering::Acquire, Ordering::Relaxed);
