@@ -6,14 +6,32 @@
 //! spent. (The logs know each moment and are free to return any.)
 
 use crate::{
-    algorithm::{Algorithm, Charge, GiveBack, LeaseId, Limiting, State},
+    algorithm::{Algorithm, Charge, GiveBack, LeaseId, Limiting, Look, State},
+    bounds::MAX_WAIT,
     decide::{Party, Step, least_remaining, told_of},
     decision::{DecidedBy, Decision, Source, Verdict},
-    policy::Block,
+    policy::{Block, ReadyRule},
     rules_told::RulesTold,
     time::Micros,
     verb::{Release, Verb},
 };
+
+/// The key as it stands: what a take of nothing would be told.
+pub(crate) fn stands<'a>(
+    looks: impl Iterator<Item = (&'a ReadyRule, Look)>,
+    blocked_until: Micros,
+    lease: Option<LeaseId>,
+    now: Micros,
+) -> Decision {
+    let passes = Verdict::Allow { wait: Micros::ZERO };
+    let rules = RulesTold::collect(looks.map(|(rule, look)| told_of(rule, look, passes, now)));
+    let (verdict, decided_by) = if blocked_until > now {
+        (Verdict::Deny { retry_after: blocked_until - now }, DecidedBy::Block)
+    } else {
+        (passes, least_remaining(&rules))
+    };
+    Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules }
+}
 
 impl Party<'_> {
     /// Carries out any verb but a take.
@@ -29,8 +47,8 @@ impl Party<'_> {
             Verb::Settle { reserved, actual, .. } => (self.penalize(actual - reserved, now), None),
             Verb::Penalize { cost } => (self.penalize(cost, now), None),
             Verb::Block { span } => {
-                *self.block =
-                    if span == Micros::ZERO { Block::default() } else { Block { since: now, until: now + span } };
+                let until = now + span.min(MAX_WAIT);
+                *self.block = if until == now { Block::default() } else { Block { since: now, until } };
                 (true, None)
             }
             Verb::Release(Release::Lease(id)) => self.with_lease(id, |rule, state| match (rule, state) {
@@ -49,22 +67,8 @@ impl Party<'_> {
                 (true, None)
             }
         };
-        let mut decision = self.look(now);
-        decision.lease = lease;
+        let decision = stands(self.looks(now), self.block.until, lease, now);
         Step { decision, changed: changed || moved }
-    }
-
-    /// The key as it stands: what a take of nothing would be told.
-    fn look(&self, now: Micros) -> Decision {
-        let passes = Verdict::Allow { wait: Micros::ZERO };
-        let rules = self.policy.rules().iter().zip(self.states.iter());
-        let rules = RulesTold::collect(rules.map(|(rule, state)| told_of(rule, state, passes, now)));
-        let (verdict, decided_by) = if self.block.until > now {
-            (Verdict::Deny { retry_after: self.block.until - now }, DecidedBy::Block)
-        } else {
-            (passes, least_remaining(&rules))
-        };
-        Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease: None, rules }
     }
 
     fn give_back(&mut self, cost: u64, at: Option<Micros>, lease: Option<LeaseId>, now: Micros) -> bool {

@@ -60,9 +60,11 @@ impl fmt::Display for UtcOffset {
 
 /// The calendar of one fixed window.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Calendar {
-    pub(crate) unit: CalendarUnit,
-    pub(crate) offset: UtcOffset,
+pub struct Calendar {
+    /// Day, week or month.
+    pub unit: CalendarUnit,
+    /// Where on Earth it begins.
+    pub offset: UtcOffset,
 }
 
 impl Calendar {

@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{Algorithm, Charge, Limiting, Meter, State, Tried, Weighed, stepped_back},
+    algorithm::{Algorithm, Charge, Limiting, Look, Meter, State, Tried, Weighed, stepped_back},
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
     policy::{Block, Policy, ReadyRule, Subject},
@@ -155,15 +155,15 @@ pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Ste
             party.charge(take, &mut weighed, at, now);
         }
     }
-    let rules = weighing.tell(parties, take, refused, now);
+    let rules = weighing.tell(parties.iter().flat_map(|party| party.looks(now)), take, refused, now);
     let (verdict, decided_by) = weighing.conclude(&rules, refused, now);
-    let lease = (charged && parties.iter().any(Party::leases)).then_some(take.lease);
+    let lease = (charged && parties.iter().any(|party| party.policy.holds())).then_some(take.lease);
     let decision = Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules };
     Step { decision, changed: charged || moved }
 }
 
 /// What the rules have said so far.
-struct Weighing {
+pub(crate) struct Weighing {
     /// Each rule's answer; `None` where the cost outweighs the limit.
     weighed: SmallVec<[Option<Weighed>; 3]>,
     /// The first moment at which all enforcing rules let it pass.
@@ -177,7 +177,7 @@ struct Weighing {
 
 impl Weighing {
     #[inline]
-    fn start(now: Micros) -> Self {
+    pub(crate) fn start(now: Micros) -> Self {
         Self {
             weighed: SmallVec::new(),
             free_at: now,
@@ -198,13 +198,41 @@ impl Weighing {
             || beyond(self.go_at, self.horizon)
     }
 
+    /// One rule's answer.
+    #[inline]
+    pub(crate) fn add(&mut self, rule: &ReadyRule, weighed: Option<Weighed>) {
+        self.weighed.push(weighed);
+        if rule.is_shadow() {
+            return;
+        }
+        match weighed {
+            Some(weighed) => {
+                self.free_at = self.free_at.max(weighed.free_at);
+                self.go_at = self.go_at.max(weighed.go_at);
+            }
+            None => self.never = true,
+        }
+    }
+
+    /// What holds for the whole key.
+    #[inline]
+    pub(crate) fn bound(&mut self, blocked_until: Micros, horizon: Micros) {
+        self.blocked_until = self.blocked_until.max(blocked_until);
+        self.horizon = self.horizon.min(horizon);
+    }
+
     /// Each rule's numbers as they are now, and what it would have answered alone.
-    fn tell(&self, parties: &[Party<'_>], take: &Take, refused: bool, now: Micros) -> RulesTold {
+    pub(crate) fn tell<'a>(
+        &self,
+        looks: impl Iterator<Item = (&'a ReadyRule, Look)>,
+        take: &Take,
+        refused: bool,
+        now: Micros,
+    ) -> RulesTold {
         let mut weighed = self.weighed.iter();
-        let rules = parties.iter().flat_map(|party| party.policy.rules().iter().zip(party.states.iter()));
-        RulesTold::collect(rules.map(|(rule, state)| {
+        RulesTold::collect(looks.map(|(rule, look)| {
             let verdict = self.verdict(weighed.next().copied().flatten(), take, refused, now);
-            told_of(rule, state, verdict, now)
+            told_of(rule, look, verdict, now)
         }))
     }
 
@@ -221,7 +249,7 @@ impl Weighing {
     }
 
     #[inline]
-    fn conclude(&self, rules: &[RuleDecision], refused: bool, now: Micros) -> (Verdict, DecidedBy) {
+    pub(crate) fn conclude(&self, rules: &[RuleDecision], refused: bool, now: Micros) -> (Verdict, DecidedBy) {
         if !refused {
             return (Verdict::Allow { wait: self.go_at - now }, least_remaining(rules));
         }
@@ -257,8 +285,7 @@ pub(crate) fn least_remaining(rules: &[RuleDecision]) -> DecidedBy {
 }
 
 #[inline]
-pub(crate) fn told_of(rule: &ReadyRule, state: &State, verdict: Verdict, now: Micros) -> RuleDecision {
-    let look = rule.limiting().look(state, now);
+pub(crate) fn told_of(rule: &ReadyRule, look: Look, verdict: Verdict, now: Micros) -> RuleDecision {
     RuleDecision {
         verdict,
         limit: rule.limiting().limit(),
@@ -282,24 +309,21 @@ impl Party<'_> {
         furthest > Micros::ZERO || back > Micros::ZERO
     }
 
+    /// Every rule with what it may tell.
+    pub(crate) fn looks(&self, now: Micros) -> impl Iterator<Item = (&ReadyRule, Look)> {
+        self.policy
+            .rules()
+            .iter()
+            .zip(self.states.iter())
+            .map(move |(rule, state)| (rule, rule.limiting().look(state, now)))
+    }
+
     #[inline]
     fn weigh(&self, take: &Take, now: Micros, weighing: &mut Weighing) {
-        weighing.blocked_until = weighing.blocked_until.max(self.block.until);
-        weighing.horizon = weighing.horizon.min(self.policy.horizon());
+        weighing.bound(self.block.until, self.policy.horizon());
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
             let limiting = rule.limiting();
-            let weighed = (take.cost <= limiting.limit()).then(|| limiting.weigh(state, take.cost, now));
-            weighing.weighed.push(weighed);
-            if rule.is_shadow() {
-                continue;
-            }
-            match weighed {
-                Some(weighed) => {
-                    weighing.free_at = weighing.free_at.max(weighed.free_at);
-                    weighing.go_at = weighing.go_at.max(weighed.go_at);
-                }
-                None => weighing.never = true,
-            }
+            weighing.add(rule, (take.cost <= limiting.limit()).then(|| limiting.weigh(state, take.cost, now)));
         }
     }
 
@@ -326,10 +350,5 @@ impl Party<'_> {
         if at > now {
             *self.promised = (*self.promised).max(at);
         }
-    }
-
-    /// Whether any rule keeps leases.
-    pub(crate) fn leases(&self) -> bool {
-        self.policy.rules().iter().any(|rule| matches!(rule.limiting(), Limiting::Leases(_)))
     }
 }

@@ -71,6 +71,9 @@ pub enum Source {
     /// The store itself.
     #[default]
     Store,
+    /// The store itself, one key after another: they live in different places and could not be decided in one step. What
+    /// was charged was given back if a later one refused.
+    InTurn,
     /// The store had no room for the key, so it was counted together with others in the same plight.
     Overflow,
     /// A prepaid share of the store's permits.
@@ -88,6 +91,7 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
+            Self::InTurn => "in_turn",
             Self::Overflow => "overflow",
             Self::Lease => "lease",
             Self::Local => "local",

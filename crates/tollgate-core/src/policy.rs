@@ -122,6 +122,11 @@ impl Policy {
         Ok(policy)
     }
 
+    /// Whether any rule keeps leases.
+    pub fn holds(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.limiting, Limiting::Leases(_)))
+    }
+
     /// A key never seen.
     pub fn fresh(&self) -> Subject {
         Subject { states: vec![State::default(); self.rules.len()], ..Subject::default() }

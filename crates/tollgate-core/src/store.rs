@@ -80,6 +80,24 @@ pub enum StoreError {
         /// How long we waited.
         waited: Micros,
     },
+    /// The store answered with an error that asking again will not mend.
+    #[error("the store at {address} refused: {reason}")]
+    Refused {
+        /// Where, without credentials.
+        address: String,
+        /// In its words.
+        reason: String,
+    },
+    /// Something else lies where the key's state should be.
+    #[error(
+        "what lies under \"{key}\" is not a state this version can read: {found}; delete it, or let the store replace it"
+    )]
+    NotOurs {
+        /// The key's name in the store.
+        key: String,
+        /// What was found.
+        found: String,
+    },
     /// The key cannot be used.
     #[error("the key is {found} bytes long; {max} is the most")]
     KeyTooLong {

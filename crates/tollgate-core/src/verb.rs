@@ -40,7 +40,7 @@ pub enum Verb {
         /// How many.
         cost: u64,
     },
-    /// Refuse everything for a while; 0 lifts it.
+    /// Refuse everything for a while, 100 days at most; 0 lifts it.
     Block {
         /// How long.
         span: Micros,

@@ -71,6 +71,16 @@ impl Bucket {
         self.drain
     }
 
+    /// Units it holds.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
+    }
+
     /// Whether the outflow is shaped.
     pub fn is_shaped(&self) -> bool {
         self.shaped

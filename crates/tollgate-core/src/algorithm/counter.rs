@@ -75,6 +75,16 @@ impl Counter {
         self.live(state, state.moment(now)).iter().map(|slice| (self.start(slice), slice.permits))
     }
 
+    /// Length of the window.
+    pub fn window(&self) -> Micros {
+        self.window
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
+    }
+
     /// Length of one slice, which is also the slack.
     pub fn slice(&self) -> Micros {
         self.slice
@@ -145,6 +155,21 @@ impl CounterState {
     /// The moment to read the slices at: now, or a little later while a clock that stepped back catches up.
     fn moment(&self, now: Micros) -> Micros {
         if self.slices.is_empty() { now } else { now.max(self.last) }
+    }
+
+    /// The clock at the last change.
+    pub fn last(&self) -> Micros {
+        self.last
+    }
+
+    /// What is kept, oldest first: the number of each slice, and its permits.
+    pub fn pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        self.slices.iter().map(|slice| (slice.index, slice.permits))
+    }
+
+    /// A counter read back from where a store kept it. The slices must ascend, as [`pairs`](Self::pairs) tells them.
+    pub fn restore(last: Micros, pairs: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        Self { last, slices: pairs.into_iter().map(|(index, permits)| Slice { index, permits }).collect() }
     }
 
     /// Bytes kept on the heap beyond the struct itself.

@@ -47,6 +47,16 @@ impl Leases {
         Self { limit, lease, tolerance: tolerance(lease) }
     }
 
+    /// How long a holder may be silent.
+    pub fn lease(&self) -> Micros {
+        self.lease
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
+    }
+
     /// Ends a lease. Says whether it was still held.
     pub fn release(&self, state: &mut LeaseState, id: LeaseId, now: Micros) -> bool {
         self.bring_up_to_date(state, now);
@@ -122,6 +132,16 @@ impl LeaseState {
     /// The moment to read the leases at: now, or a little later while a clock that stepped back catches up.
     fn moment(&self, now: Micros) -> Micros {
         if self.leases.is_empty() { now } else { now.max(self.last) }
+    }
+
+    /// The clock at the last change.
+    pub fn last(&self) -> Micros {
+        self.last
+    }
+
+    /// Leases read back from where a store kept them, first to end first.
+    pub fn restore(last: Micros, leases: Vec<Lease>) -> Self {
+        Self { last, leases }
     }
 
     /// The leases, first to end first.

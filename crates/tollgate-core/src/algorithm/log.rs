@@ -35,6 +35,8 @@ pub struct Log {
 pub struct LogState {
     /// The clock at the last change, to notice when it steps back.
     last: Micros,
+    /// Permits of the entries dropped so far: where the running totals begin.
+    dropped: u64,
     entries: Vec<Entry>,
 }
 
@@ -48,6 +50,16 @@ struct Entry {
 impl Log {
     pub(crate) fn new(limit: u64, window: Micros) -> Self {
         Self { limit, window, tolerance: tolerance(window) }
+    }
+
+    /// Length of the window.
+    pub fn window(&self) -> Micros {
+        self.window
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
     }
 
     /// Permits that count at `now`, reservations included.
@@ -66,7 +78,7 @@ impl Log {
         let left = old.left_window(state, state.moment(now));
         let live = state.entries.iter().filter(|entry| entry.total > left);
         let entries = live.map(|entry| Entry { total: scale.apply(entry.total - left), ..*entry });
-        LogState { last: state.last, entries: entries.collect() }
+        LogState { last: state.last, dropped: 0, entries: entries.collect() }
     }
 
     /// How many entries have left the window.
@@ -77,7 +89,7 @@ impl Log {
     /// The running total when the last entry that has left the window was made.
     fn left_window(&self, state: &LogState, moment: Micros) -> u64 {
         match self.gone(state, moment) {
-            0 => 0,
+            0 => state.dropped,
             gone => state.entries[gone - 1].total,
         }
     }
@@ -87,11 +99,14 @@ impl Log {
         state.last = state.moment(now);
         let gone = self.gone(state, state.last);
         if gone > 0 && gone * 2 >= state.entries.len() {
-            // Totals start again from zero, so that they never grow out of exact numbers.
-            let dropped = state.entries[gone - 1].total;
+            state.dropped = state.entries[gone - 1].total;
             state.entries.drain(..gone);
-            for entry in &mut state.entries {
-                entry.total -= dropped;
+            // Totals go on, so that what stays need not be touched; only an empty log, or one about to leave exact
+            // numbers, begins again from zero.
+            if state.entries.is_empty() {
+                state.dropped = 0;
+            } else if state.dropped >= REBASE_AT {
+                state.rebase();
             }
             if state.entries.capacity() > 4 * state.entries.len().max(4) {
                 state.entries.shrink_to(2 * state.entries.len());
@@ -120,7 +135,34 @@ impl LogState {
     }
 
     fn total(&self) -> u64 {
-        self.entries.last().map_or(0, |entry| entry.total)
+        self.entries.last().map_or(self.dropped, |entry| entry.total)
+    }
+
+    fn rebase(&mut self) {
+        for entry in &mut self.entries {
+            entry.total -= self.dropped;
+        }
+        self.dropped = 0;
+    }
+
+    /// The clock at the last change.
+    pub fn last(&self) -> Micros {
+        self.last
+    }
+
+    /// Where the running totals begin.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What is kept, oldest first: each moment, and the running total up to and including it.
+    pub fn pairs(&self) -> impl ExactSizeIterator<Item = (Micros, u64)> + '_ {
+        self.entries.iter().map(|entry| (entry.at, entry.total))
+    }
+
+    /// A log read back from where a store kept it. The pairs must ascend in both, as [`pairs`](Self::pairs) tells them.
+    pub fn restore(last: Micros, dropped: u64, pairs: impl IntoIterator<Item = (Micros, u64)>) -> Self {
+        Self { last, dropped, entries: pairs.into_iter().map(|(at, total)| Entry { at, total }).collect() }
     }
 
     /// Entries kept, those that have left the window but are not dropped yet included.
@@ -141,11 +183,14 @@ impl LogState {
         for entry in self.entries.iter_mut().skip(index) {
             entry.total -= permits;
         }
+        if self.entries.is_empty() {
+            self.dropped = 0;
+        }
     }
 
     /// Permits of one entry.
     fn permits(&self, index: usize) -> u64 {
-        let before = if index == 0 { 0 } else { self.entries[index - 1].total };
+        let before = if index == 0 { self.dropped } else { self.entries[index - 1].total };
         self.entries[index].total - before
     }
 }
@@ -177,7 +222,7 @@ impl Algorithm for Log {
         // The first entry by which enough permits were made is the last that has to leave.
         let blocking = state.entries.partition_point(|entry| entry.total < must_leave);
         let left_at = match state.entries.get(blocking) {
-            Some(entry) if must_leave > 0 => entry.at + self.window,
+            Some(entry) if must_leave > state.dropped => entry.at + self.window,
             _ => now,
         };
         Weighed::at(left_at.max(line).max(moment))
@@ -229,3 +274,7 @@ impl Algorithm for Log {
         MAX_WAIT
     }
 }
+
+/// Totals this large are brought back to zero when entries are next dropped. Far above what a window can hold, far
+/// below where doubles stop being exact.
+const REBASE_AT: u64 = 1 << 50;

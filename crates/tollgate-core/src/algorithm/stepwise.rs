@@ -38,6 +38,21 @@ impl Stepwise {
         (to_refill < MAX_CAPACITY_UNITS).then(|| Self { capacity, lump, per, tolerance: tolerance(per) })
     }
 
+    /// Permits that come at once.
+    pub fn lump(&self) -> u64 {
+        self.lump
+    }
+
+    /// How often they come.
+    pub fn per(&self) -> Micros {
+        self.per
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
+    }
+
     /// Permits used at `now`, and the tick they are counted from.
     pub fn used(&self, state: &Meter, now: Micros) -> (u64, Micros) {
         let level = self.level(state, now);

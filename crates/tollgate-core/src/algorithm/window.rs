@@ -32,7 +32,6 @@ pub struct Window {
 
 /// Where windows begin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(private_interfaces, reason = "how a calendar counts is no caller's business")]
 pub enum Schedule {
     /// At multiples of the period since the epoch.
     Epoch(Micros),
@@ -53,6 +52,16 @@ struct Level {
 impl Window {
     pub(crate) fn new(limit: u64, schedule: Schedule) -> Self {
         Self { limit, schedule, tolerance: tolerance(schedule.shortest()) }
+    }
+
+    /// Where windows begin.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// How far back the clock may step before the state moves with it.
+    pub fn tolerance(&self) -> Micros {
+        self.tolerance
     }
 
     /// Permits used in the window that `now` lies in (and reserved in later ones), and when it began.

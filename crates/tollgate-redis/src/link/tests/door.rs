@@ -1,0 +1,108 @@
+//! Getting in: TLS, users, passwords, databases.
+
+use tollgate_testkit::servers::{Acl, Certificates, ClientCertificate, RedisServer};
+
+use super::support::*;
+use crate::link::{error::NotRun, *};
+
+/// All that the link and its scripts need of a server, and nothing else.
+const LEAST_RIGHTS: &str = "~tg:* +evalsha +eval +ping +time +incr";
+
+async fn refusal(url: &str) -> String {
+    Bench::patient(url).count_patiently("tg:k").await.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_trusts_the_authority_it_is_given_and_no_other() {
+    let certificates = Certificates::new();
+    let server = RedisServer::with().tls(&certificates, ClientCertificate::NotAsked).start();
+    let url = |ca: std::path::PathBuf| format!("{}?ca={}", server.url(), ca.display());
+    assert_eq!(Bench::patient(&url(certificates.ca())).count_patiently("tg:k").await, Ok(1));
+
+    let message = refusal(&url(certificates.wrong_ca())).await;
+    assert!(message.contains("TLS failed") && message.contains("UnknownIssuer"), "{message}");
+    let message = refusal(&server.url()).await;
+    assert!(message.contains("TLS failed"), "the system's authorities do not know it either: {message}");
+    let message = refusal(&url("/nowhere/ca.pem".into())).await;
+    assert!(message.contains("/nowhere/ca.pem"), "{message}");
+    let message = refusal(&format!("redis://{}", server.address())).await;
+    assert!(message.contains("no connection"), "plain words to a TLS port: {message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_certificate_is_shown_where_one_is_asked_for() {
+    let certificates = Certificates::new();
+    let server = RedisServer::with().tls(&certificates, ClientCertificate::Required).start();
+    let base = format!("{}?ca={}", server.url(), certificates.ca().display());
+    let own = format!("&cert={}&key={}", certificates.client_cert().display(), certificates.client_key().display());
+    assert_eq!(Bench::patient(&format!("{base}{own}")).count_patiently("tg:k").await, Ok(1));
+
+    let message = refusal(&base).await;
+    assert!(message.contains("no connection") && message.contains("ertificate"), "{message}");
+    let strange =
+        format!("&cert={}&key={}", certificates.stranger_cert().display(), certificates.stranger_key().display());
+    let message = refusal(&format!("{base}{strange}")).await;
+    assert!(message.contains("no connection"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_the_least_rights_gets_all_that_is_needed() {
+    let server = RedisServer::with().acl(Acl::new().user("app", "s3cret", LEAST_RIGHTS)).start();
+    let bench = Bench::patient(&server.url_as("app", "s3cret"));
+    assert_eq!(bench.count_patiently("tg:k").await, Ok(1));
+    let error = bench.count_patiently("other:k").await.unwrap_err();
+    assert!(matches!(&error, CallError::Refused { code, .. } if code == "NOPERM"), "{error}");
+
+    let message = refusal(&server.url_as("app", "wr0ng")).await;
+    assert!(message.contains("WRONGPASS") && !message.contains("wr0ng"), "{message}");
+    let message = refusal(&format!("redis://{}", server.address())).await;
+    assert!(message.contains("NOAUTH"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_forbidden_is_not_asked_for_on_every_dial() {
+    let server = RedisServer::with().acl(Acl::new().user("app", "pw", LEAST_RIGHTS)).start();
+    let bench = Bench::patient(&server.url_as("app", "pw"));
+    let denials =
+        || server.command(&["ACL", "LOG"]).items().iter().map(|entry| format!("{entry:?}")).collect::<Vec<_>>();
+    bench.count_patiently("tg:k").await.unwrap();
+    let _ = server.command(&["ACL", "LOG", "RESET"]).expect_ok();
+    let _ = server.command(&["CLIENT", "KILL", "USER", "app"]).expect_ok();
+    bench.until_it_works("tg:k", SECOND + SLACK).await;
+    assert!(denials().iter().all(|denial| !denial.contains("client")), "{:?}", denials());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_alone_and_a_database_number_do() {
+    let server = RedisServer::with().password("open:sesame").start();
+    let url = format!("redis://:open%3Asesame@{}/7", server.address());
+    let bench = Bench::patient(&url);
+    assert_eq!(bench.count_patiently("k").await, Ok(1));
+    assert_eq!(server.command(&["EXISTS", "k"]).integer(), 0, "not in database 0");
+    let _ = server.command(&["SWAPDB", "0", "7"]).expect_ok();
+    assert_eq!(server.command(&["GET", "k"]).integer(), 1);
+
+    let message = refusal(&format!("redis://:open%3Asesame@{}/99", server.address())).await;
+    assert!(message.contains("DB index is out of range"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_full_of_clients_says_so() {
+    let server = RedisServer::with().config("maxclients", "1").start();
+    let first = Bench::patient(&server.url());
+    assert_eq!(first.count_patiently("k").await, Ok(1));
+    let error = Bench::patient(&server.url()).count_patiently("k").await.unwrap_err();
+    assert!(
+        matches!(error, CallError::NotRun { why: NotRun::TooManyClients | NotRun::Unreachable { .. }, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_link_gives_its_name() {
+    let server = RedisServer::start();
+    let bench = Bench::patient(&server.url());
+    bench.count_patiently("k").await.unwrap();
+    let clients = server.command(&["CLIENT", "LIST"]).text();
+    assert!(clients.contains("name=tollgate"), "{clients}");
+}

@@ -1,0 +1,129 @@
+//! What a script brings home, and what it means.
+
+use redis::Value;
+use tollgate_core::{
+    Decision, LeaseId, Micros, Policy, Release, Take, Verb,
+    algorithm::{Algorithm, Look, Weighed},
+    looked_at_elsewhere, taken_elsewhere,
+};
+
+use crate::{
+    bytes::Reader,
+    request::Tagged,
+    state::{self, Tag},
+};
+
+/// A script's answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It was decided.
+    Decided(Decision),
+    /// The deadline had passed, and nothing was done.
+    Late,
+    /// The value of this subject was not written under the rules we know.
+    NotOurs { subject: usize, value: Vec<u8>, now: Micros },
+    /// No script of ours answers like this.
+    Strange,
+}
+
+/// The answer to a take.
+pub(crate) fn to_take(subjects: &[Tagged<'_>], take: &Take, reply: &Value) -> Reply {
+    decided(reply, |code, now, rest| match code {
+        UNCHANGED => told_by_state_as_it_was(subjects, take, now, rest),
+        ALLOWED | REFUSED => told_in_numbers(subjects, take, code == REFUSED, now, rest),
+        _ => None,
+    })
+    .unwrap_or_else(|tag| {
+        tag.and_then(|value| told_by_new_state(subjects, take, value)).map_or(Reply::Strange, Reply::Decided)
+    })
+}
+
+/// The answer to any other verb.
+pub(crate) fn to_amend(policy: &Policy, verb: &Verb, reply: &Value) -> Reply {
+    decided(reply, |code, now, mut rest| {
+        let (blocked, held) = (rest.micros()?, rest.number(1)?);
+        let looks = rest.all(|rest| Some(Look { remaining: rest.number(7)?, rests_at: rest.micros()? }))?;
+        let lease = lease_of(verb).filter(|_| held == 1);
+        let complete = code == ALLOWED && looks.len() == policy.rules().len();
+        complete.then(|| looked_at_elsewhere(policy, &looks, blocked, lease, now))
+    })
+    .unwrap_or(Reply::Strange)
+}
+
+/// How every answer begins: a code, and the time. One that begins with a tag is a state, and is handed back.
+fn decided<'a>(
+    reply: &'a Value,
+    read: impl FnOnce(u64, Micros, Reader<'a>) -> Option<Decision>,
+) -> Result<Reply, Option<&'a [u8]>> {
+    let Value::BulkString(value) = reply else {
+        return Err(None);
+    };
+    if Tag::found_in(value).is_some() {
+        return Err(Some(value));
+    }
+    let mut rest = Reader(value);
+    let (Some(code), Some(now)) = (rest.number(6), rest.micros()) else {
+        return Err(None);
+    };
+    Ok(match code {
+        LATE => Reply::Late,
+        NOT_OURS => {
+            let subject = rest.number(1).and_then(|subject| usize::try_from(subject).ok()?.checked_sub(1));
+            let Some(subject) = subject else { return Err(None) };
+            Reply::NotOurs { subject, value: rest.0.to_vec(), now }
+        }
+        code => read(code, now, rest).map_or(Reply::Strange, Reply::Decided),
+    })
+}
+
+const UNCHANGED: u64 = 0;
+const ALLOWED: u64 = 1;
+const REFUSED: u64 = 2;
+const LATE: u64 = 3;
+const NOT_OURS: u64 = 4;
+
+/// A request that passed at once: the state it left behind tells the rest.
+fn told_by_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {
+    let [Tagged { policy, tag }] = subjects else { return None };
+    let (now, subject) = state::decode(policy, *tag, value)?;
+    let goes = Weighed { free_at: now, go_at: now };
+    let looks = policy.rules().iter().zip(&subject.states);
+    let rules: Vec<_> = looks.map(|(rule, state)| (Some(goes), rule.limiting().look(state, now))).collect();
+    Some(taken_elsewhere(&[policy], take, &rules, Micros::ZERO, false, now))
+}
+
+/// A try that was refused: our own side of the twins, asked about the same state at the same time, says what to tell.
+fn told_by_state_as_it_was(subjects: &[Tagged<'_>], take: &Take, now: Micros, state: Reader<'_>) -> Option<Decision> {
+    let [Tagged { policy, tag }] = subjects else { return None };
+    let mut subject = match state.0 {
+        [] => policy.fresh(),
+        value => state::decode(policy, *tag, value)?.1,
+    };
+    let step = policy.decide(&mut subject, &Verb::Take(*take), now);
+    (!step.changed).then_some(step.decision)
+}
+
+fn told_in_numbers(
+    subjects: &[Tagged<'_>],
+    take: &Take,
+    refused: bool,
+    now: Micros,
+    mut rest: Reader<'_>,
+) -> Option<Decision> {
+    let policies: Vec<&Policy> = subjects.iter().map(|subject| subject.policy).collect();
+    let blocked = rest.micros()?;
+    let rules = rest.all(|rest| {
+        let (free, go_at) = (rest.number(7)?, rest.micros()?);
+        let weighed = free.checked_sub(1).map(|free| Weighed { free_at: Micros(free), go_at });
+        Some((weighed, Look { remaining: rest.number(7)?, rests_at: rest.micros()? }))
+    })?;
+    let expected: usize = policies.iter().map(|policy| policy.rules().len()).sum();
+    (rules.len() == expected).then(|| taken_elsewhere(&policies, take, &rules, blocked, refused, now))
+}
+
+fn lease_of(verb: &Verb) -> Option<LeaseId> {
+    match verb {
+        Verb::Release(Release::Lease(id)) | Verb::Heartbeat(id) => Some(*id),
+        _ => None,
+    }
+}

@@ -1,0 +1,389 @@
+//! The store: asks the server, and says what to do when there is no answer.
+
+use std::{fmt, slice, sync::Arc, time::Instant};
+
+use redis::Value;
+use tokio::runtime::Handle;
+use tollgate_core::{
+    Ask, Carry, DecidedBy, Decision, Micros, Policy, RulesTold, Source, Store, StoreError, Take, Verb, Verdict,
+    bounds::MAX_KEY_BYTES,
+};
+
+use crate::{
+    address::{Address, AddressError},
+    carry::Unreadable,
+    config::RedisConfig,
+    counters::{Counters, Counts},
+    fallback::{Fallback, Without},
+    link::{Call, CallError, Link, Script, Whom},
+    policies::{Policies, RedisPolicy, Scripts, Version},
+    pretend::PretendClock,
+    reply::{self, Reply},
+    request::{self, Tagged},
+};
+
+/// Remembers keys in Redis or Valkey: one server, one behind Sentinel, or a cluster. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tollgate_redis::RedisStore;
+///
+/// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) link: Link,
+    pub(crate) config: RedisConfig,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) policies: Policies,
+    pub(crate) replace: Script,
+    pub(crate) began: Instant,
+    fallback: Fallback,
+    runtime: Option<Handle>,
+    /// When keys expire that live for no time at all, where time is pretended.
+    pub(crate) far: u64,
+}
+
+/// Making one
+impl RedisStore {
+    /// A store at this address, with the usual settings. Only a bad address is an error: a server that is not there
+    /// yet is looked for in the background, and until it is found rules answer by their own policy.
+    pub async fn connect(url: &str) -> Result<Self, AddressError> {
+        let store = Self::open(Address::parse(url)?, RedisConfig::default());
+        store.greet().await;
+        Ok(store)
+    }
+
+    /// A store with settings of your own.
+    pub async fn connect_with(url: &str, config: RedisConfig) -> Result<Self, AddressError> {
+        let store = Self::open(Address::parse(url)?, config);
+        store.greet().await;
+        Ok(store)
+    }
+
+    /// The same without waiting for a first sign of the server.
+    pub fn open(address: Address, config: RedisConfig) -> Self {
+        let counters = Arc::new(Counters::default());
+        let inner = Inner {
+            link: Link::open(address, config.link.clone(), Arc::clone(&counters)),
+            policies: Policies::default(),
+            replace: Script::new(format!("#!lua\n{}", include_str!("../lua/replace.lua"))),
+            began: Instant::now(),
+            fallback: Fallback::new(config.nodes, config.local_bytes),
+            runtime: Handle::try_current().ok(),
+            far: PretendClock::keys_live_from(),
+            counters,
+            config,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits for the server, but not for long: the first decisions should be exact if they can be.
+    async fn greet(&self) {
+        let deadline = Instant::now() + self.inner.config.link.connect_timeout;
+        let _ = self.inner.link.command(Whom::Any, &redis::cmd("PING"), deadline).await;
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        self.inner.counters.snapshot()
+    }
+}
+
+impl Store for RedisStore {
+    type Policy = RedisPolicy;
+
+    fn install(&self, policy: Policy, carry: Carry) -> Result<RedisPolicy, StoreError> {
+        let inner = &*self.inner;
+        let local = inner.fallback.install(&policy)?;
+        Ok(inner.policies.install(policy, carry, &inner.config.prefix, inner.config.together, local))
+    }
+
+    async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
+        check(asks, &verb)?;
+        let versions: Vec<Arc<Version>> = asks.iter().map(|ask| ask.policy.current()).collect();
+        let withouts = || asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key });
+        let withouts: Vec<Without<'_>> = withouts().collect();
+        let inner = &*self.inner;
+        // What was granted here while the server was away is given back here.
+        if let [without] = withouts.as_slice()
+            && inner.fallback.takes_back(without, &verb)
+        {
+            return inner.fallback.decide(&withouts, &Verb::Peek);
+        }
+        let deadline = Instant::now() + inner.config.link.deadline;
+        match self.ask(&withouts, &verb, deadline).await {
+            Ok(decision) => {
+                inner.counters.decided_by_store.add_one();
+                if decision.is_allowed() {
+                    inner.fallback.follow(&withouts, &verb);
+                }
+                Ok(decision)
+            }
+            Err(failure) => self.without_the_server(&withouts, &verb, failure),
+        }
+    }
+
+    fn now(&self) -> Micros {
+        match &self.inner.config.clock {
+            Some(clock) => clock.now(),
+            None => self.inner.link.server_now(),
+        }
+    }
+
+    fn tell(&self, ask: Ask<'_, RedisPolicy>, verb: Verb) {
+        let (store, policy, key) = (self.clone(), ask.policy.clone(), ask.key.to_owned());
+        let runtime = Handle::try_current().ok().or_else(|| self.inner.runtime.clone());
+        if let Some(runtime) = runtime {
+            runtime.spawn(async move {
+                let _ = store.decide(&[Ask { policy: &policy, key: &key }], verb).await;
+            });
+        }
+    }
+}
+
+/// Asking the server
+impl RedisStore {
+    /// One question about one key, or one take for several.
+    async fn ask(&self, asks: &[Without<'_>], verb: &Verb, deadline: Instant) -> Result<Decision, Failure> {
+        let names: Vec<Vec<u8>> = asks.iter().map(|ask| ask.version.keys.name(ask.key)).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        match (asks, verb) {
+            ([_, _, ..], Verb::Take(take)) if !self.inner.link.share_a_slot(&names) => {
+                self.take_in_turn(asks, &names, take, deadline).await
+            }
+            _ => self.ask_together(asks, &names, verb, deadline).await,
+        }
+    }
+
+    /// One script for keys that share a slot. Asks again only after a value was carried over to the rules of today.
+    async fn ask_together(
+        &self,
+        asks: &[Without<'_>],
+        names: &[&[u8]],
+        verb: &Verb,
+        deadline: Instant,
+    ) -> Result<Decision, Failure> {
+        let inner = &*self.inner;
+        let scripts = match asks {
+            [one] => Arc::clone(&one.version.scripts),
+            _ => inner.policies.scripts(asks.iter().flat_map(|ask| ask.version.scripts.shape.clone()).collect()),
+        };
+        let subjects: Vec<Tagged<'_>> = asks.iter().map(|ask| ask.version.tagged()).collect();
+        for _ in 0..MOST_CARRIES + asks.len() {
+            let value = self.call(&scripts, &subjects, names, verb, deadline).await?;
+            let reply = match verb {
+                Verb::Take(take) => reply::to_take(&subjects, take, &value),
+                other => reply::to_amend(subjects[0].policy, other, &value),
+            };
+            match reply {
+                Reply::Decided(decision) => {
+                    for ask in asks {
+                        self.keep_written_down(&ask.version);
+                    }
+                    return Ok(decision);
+                }
+                Reply::Late => return Err(Failure::Late),
+                Reply::NotOurs { subject, value, now } => {
+                    let (ask, name) = asks.get(subject).zip(names.get(subject)).ok_or(Failure::Strange)?;
+                    self.carry_over(ask.version, name, value, now, deadline).await?;
+                }
+                Reply::Strange => return Err(Failure::Strange),
+            }
+        }
+        Err(Failure::Late)
+    }
+
+    async fn call(
+        &self,
+        scripts: &Scripts,
+        subjects: &[Tagged<'_>],
+        names: &[&[u8]],
+        verb: &Verb,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let (script, numbers) = match verb {
+            Verb::Take(take) => (&scripts.take, request::take(&scripts.shape, subjects, take)),
+            other => (&scripts.amend, request::amend(&scripts.shape, subjects[0], other)),
+        };
+        let mut args = vec![numbers];
+        if let Some(clock) = &self.inner.config.clock {
+            args.push(clock.now().0.to_string().into_bytes());
+            args.push(self.inner.far.to_string().into_bytes());
+        }
+        Ok(self.inner.link.call(Call { script, keys: names, args, deadline }).await?)
+    }
+
+    /// Keys on different nodes cannot be decided in one step: they are charged one after another, and what was charged
+    /// is given back if a later one refuses. The decision says so.
+    async fn take_in_turn(
+        &self,
+        asks: &[Without<'_>],
+        names: &[&[u8]],
+        take: &Take,
+        deadline: Instant,
+    ) -> Result<Decision, Failure> {
+        let mut told: Vec<Decision> = Vec::new();
+        let mut refused_by = None;
+        for (index, (ask, name)) in asks.iter().zip(names).enumerate() {
+            // Once refused, the others are only looked at, for their numbers.
+            let take = if refused_by.is_some() { Take { cost: 0, ..*take } } else { *take };
+            let (ask, name) = (slice::from_ref(ask), slice::from_ref(name));
+            match self.ask_together(ask, name, &Verb::Take(take), deadline).await {
+                Ok(decision) => {
+                    if refused_by.is_none() && !decision.is_allowed() {
+                        refused_by = Some(index);
+                    }
+                    told.push(decision);
+                }
+                Err(failure) => {
+                    let charged = refused_by.unwrap_or(told.len());
+                    self.give_back(&asks[..charged], &told, take.cost).await;
+                    return Err(failure);
+                }
+            }
+        }
+        if let Some(refused_by) = refused_by {
+            self.give_back(&asks[..refused_by], &told, take.cost).await;
+        }
+        Ok(in_turn(&told, refused_by))
+    }
+
+    async fn give_back(&self, asks: &[Without<'_>], told: &[Decision], cost: u64) {
+        if cost == 0 {
+            return;
+        }
+        for (ask, decision) in asks.iter().zip(told) {
+            let at = decision.decided_at + decision.wait();
+            let undo = Verb::Undo { cost, at, lease: decision.lease };
+            let name = ask.version.keys.name(ask.key);
+            let deadline = Instant::now() + self.inner.config.link.deadline;
+            // If this fails too, the permits count as spent: too few are admitted, never too many.
+            let _ = self.ask_together(slice::from_ref(ask), &[&name], &undo, deadline).await;
+        }
+    }
+}
+
+/// Without the server
+impl RedisStore {
+    fn without_the_server(&self, asks: &[Without<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
+        let inner = &*self.inner;
+        match verb {
+            Verb::Take(_) | Verb::Peek => {
+                let decision = inner.fallback.decide(asks, verb)?;
+                match decision.source {
+                    Source::Closed => inner.counters.turned_away.add_one(),
+                    Source::Open => inner.counters.let_through.add_one(),
+                    _ => inner.counters.decided_locally.add_one(),
+                }
+                Ok(decision)
+            }
+            verb => {
+                let held = asks.first().and_then(|without| inner.fallback.holds(without, verb));
+                held.ok_or_else(|| failure.into())
+            }
+        }
+    }
+}
+
+/// Why there is no decision.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The call brought none.
+    Call(CallError),
+    /// The script ran after its deadline, and did nothing.
+    Late,
+    /// Something lies there that is not ours to read.
+    NotOurs(Unreadable),
+    /// An answer no script of ours gives.
+    Strange,
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        let unreachable =
+            |address: String, cause: Box<dyn std::error::Error + Send + Sync>| Self::Unreachable { address, cause };
+        match failure {
+            Failure::Call(error @ CallError::NotRun { .. }) => {
+                unreachable(error.address().to_string(), Box::new(error))
+            }
+            Failure::Call(CallError::Unknown { address, waited }) => {
+                Self::TimedOut { address: address.to_string(), waited: Micros::from_duration(waited) }
+            }
+            Failure::Call(CallError::Refused { address, code, message }) => {
+                Self::Refused { address: address.to_string(), reason: format!("{code} {message}") }
+            }
+            Failure::Late => unreachable("the server".to_owned(), "the script ran too late, and did nothing".into()),
+            Failure::NotOurs(unreadable) => Self::NotOurs { key: unreadable.name, found: unreadable.found },
+            Failure::Strange => Self::Refused {
+                address: "the server".to_owned(),
+                reason: "an answer no script of ours gives".to_owned(),
+            },
+        }
+    }
+}
+
+/// One decision out of several that were made in turn.
+fn in_turn(told: &[Decision], refused_by: Option<usize>) -> Decision {
+    let rules = RulesTold::collect(told.iter().flat_map(|decision| decision.rules.iter().copied()));
+    let speaks = |index: usize| {
+        let before: usize = told[..index].iter().map(|decision| decision.rules.len()).sum();
+        match told[index].decided_by {
+            DecidedBy::Rule(rule) => DecidedBy::Rule(before + rule),
+            other => other,
+        }
+    };
+    let (index, wait) = match refused_by {
+        Some(index) => (index, Micros::ZERO),
+        None => {
+            let least = (0..told.len()).min_by_key(|index| told[*index].remaining()).unwrap_or(0);
+            (least, told.iter().map(Decision::wait).max().unwrap_or_default())
+        }
+    };
+    let verdict = if refused_by.is_some() { told[index].verdict } else { Verdict::Allow { wait } };
+    let lease = if refused_by.is_some() { None } else { told.iter().find_map(|decision| decision.lease) };
+    let decided_at = told.iter().map(|decision| decision.decided_at).max().unwrap_or_default();
+    Decision { verdict, decided_by: speaks(index), source: Source::InTurn, decided_at, lease, rules }
+}
+
+fn check(asks: &[Ask<'_, RedisPolicy>], verb: &Verb) -> Result<(), StoreError> {
+    if let Some(found) = asks.iter().map(|ask| ask.key.len()).find(|length| *length > MAX_KEY_BYTES) {
+        return Err(StoreError::KeyTooLong { found, max: MAX_KEY_BYTES });
+    }
+    match (asks, verb) {
+        ([_], _) => Ok(()),
+        ([], _) | (_, Verb::Take(_)) => {
+            let same = |index: usize| {
+                asks[..index]
+                    .iter()
+                    .any(|other| other.key == asks[index].key && other.policy.is_same_as(asks[index].policy))
+            };
+            match (0..asks.len()).find(|index| same(*index)) {
+                Some(again) => Err(StoreError::SameKeyTwice { key: asks[again].key.to_owned() }),
+                None => Ok(()),
+            }
+        }
+        _ => Err(StoreError::OneKeyOnly { verb: "this verb", found: asks.len() }),
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("link", &self.inner.link).finish_non_exhaustive()
+    }
+}
+
+/// How often a value may be carried over for one question: others may carry it to rules of their own in between.
+const MOST_CARRIES: usize = 2;

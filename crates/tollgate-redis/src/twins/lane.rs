@@ -1,0 +1,268 @@
+//! A few keys on one clock, remembered twice: as the core has them, and as the server does.
+
+use std::{collections::HashMap, sync::Arc};
+
+use redis::Value;
+use tollgate_core::{LeaseId, Micros, Period, Policy, Release, Rule, Subject, Take, Verb, take_together};
+use tollgate_testkit::random::{Kind, Random};
+
+use crate::{
+    link::Script,
+    reply::{self, Reply},
+    request::{self, Tagged},
+    script::{self, Piece, Shape},
+    state::{self, Tag},
+};
+
+/// Keys live until long after the test, by so many milliseconds; what they live beyond that is what was asked for.
+pub(super) const FAR: u64 = 10_000_000_000_000;
+
+pub(super) struct Lane {
+    seed: u64,
+    random: Random,
+    now: Micros,
+    /// Whether the clock ever steps back.
+    steps_back: bool,
+    keys: Vec<Key>,
+    spans: Vec<u64>,
+    /// Takes that may be given back: key, cost, moment.
+    taken: Vec<(usize, u64, Micros)>,
+    /// Scripts by the keys they are for.
+    takes: HashMap<Vec<usize>, Arc<Script>>,
+    amends: HashMap<usize, Arc<Script>>,
+}
+
+struct Key {
+    name: String,
+    policy: Policy,
+    tag: Tag,
+    /// The value and time to live the server should have.
+    stored: Option<(Vec<u8>, u64)>,
+}
+
+pub(super) struct Question {
+    pub(super) script: Arc<Script>,
+    pub(super) keys: Vec<String>,
+    pub(super) numbers: Vec<u8>,
+    pub(super) now: u64,
+    asked: Vec<usize>,
+    verb: Verb,
+}
+
+impl Lane {
+    pub(super) fn new(seed: u64, kind: Kind, number: u64) -> Self {
+        let mut random = Random::new(seed);
+        let now = random.beginning();
+        let mut spans = vec![1, 1_000, 1_000_000];
+        let mut keys = Vec::new();
+        for key in 0..random.between(1, 3) {
+            let policy = any_policy(&mut random, kind);
+            spans.extend(policy.rules().iter().filter_map(|rule| match rule.rule().quota().period() {
+                Period::Span(span) => Some(span.0),
+                Period::Month => None,
+            }));
+            let tag = Tag::new(random.bits());
+            keys.push(Key { name: format!("lane {number} key {key}"), policy, tag, stored: None });
+        }
+        let steps_back = random.one_in(2);
+        let (takes, amends) = (HashMap::new(), HashMap::new());
+        Self { seed, random, now, steps_back, keys, spans, taken: Vec::new(), takes, amends }
+    }
+
+    pub(super) fn next_question(&mut self) -> Question {
+        self.move_clock();
+        let first = self.any_key();
+        let (asked, verb) = if self.keys.len() > 1 && self.random.one_in(6) {
+            let second = (first + 1) % self.keys.len();
+            let cost = self.any_cost(first);
+            (vec![first, second], Verb::Take(self.any_take(cost)))
+        } else {
+            (vec![first], self.any_verb(first))
+        };
+        let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
+        let subjects: Vec<Tagged<'_>> = asked.iter().map(|&key| self.keys[key].tagged()).collect();
+        let (script, numbers) = match &verb {
+            Verb::Take(take) => {
+                let script = self.takes.entry(asked.clone()).or_insert_with(|| Arc::new(script::take(&shape)));
+                (Arc::clone(script), request::take(&shape, &subjects, take))
+            }
+            other => {
+                let script = self.amends.entry(first).or_insert_with(|| Arc::new(script::amend(&shape)));
+                (Arc::clone(script), request::amend(&shape, subjects[0], other))
+            }
+        };
+        let keys = asked.iter().map(|&key| self.keys[key].name.clone()).collect();
+        Question { script, keys, numbers, now: self.now.0, asked, verb }
+    }
+
+    pub(super) fn compare(&mut self, question: Question, reply: Value, stored: Vec<(Value, Value)>) {
+        let Question { asked, verb, script, .. } = question;
+        let mut subjects: Vec<Subject> = asked.iter().map(|&key| self.keys[key].subject()).collect();
+        let before = subjects.clone();
+        let step = match &verb {
+            Verb::Take(take) => {
+                let policies = asked.iter().map(|&key| &self.keys[key].policy);
+                let mut parties: Vec<_> =
+                    policies.zip(&mut subjects).map(|(policy, subject)| policy.party(subject)).collect();
+                take_together(&mut parties, take, self.now)
+            }
+            other => self.keys[asked[0]].policy.decide(&mut subjects[0], other, self.now),
+        };
+        let tagged: Vec<Tagged<'_>> = asked.iter().map(|&key| self.keys[key].tagged()).collect();
+        let shown = format!("{reply:?}");
+        let told = match &verb {
+            Verb::Take(take) => reply::to_take(&tagged, take, &reply),
+            other => reply::to_amend(tagged[0].policy, other, &reply),
+        };
+        let scene = || {
+            let policies: Vec<_> = tagged.iter().map(|tagged| tagged.policy.rules()).collect();
+            format!(
+                "lane {} at {}: {verb:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
+                self.seed, self.now.0
+            )
+        };
+        let Reply::Decided(decision) = told else {
+            panic!("{}\n  told {told:?}\n{}", scene(), script.text());
+        };
+        assert_eq!(decision, step.decision, "{}\n{}", scene(), script.text());
+        let mut expected = Vec::new();
+        for (&key, subject) in asked.iter().zip(&subjects) {
+            let key = &self.keys[key];
+            // A key that had nothing to move along is not written when another of a refused request had.
+            let charged = !matches!(verb, Verb::Take(Take { cost: 0, .. })) && step.decision.is_allowed();
+            let changed = step.changed && (asked.len() == 1 || charged || *subject != key.subject());
+            expected.push(if changed {
+                state::encode(&key.policy, key.tag, subject, self.now)
+            } else {
+                key.stored.clone()
+            });
+        }
+        let found: Vec<_> = stored.into_iter().map(as_stored).collect();
+        assert_eq!(found, expected, "{}\n  core {subjects:?}\n{}", scene(), script.text());
+        for (&key, stored) in asked.iter().zip(expected) {
+            self.keys[key].stored = stored;
+        }
+        self.remember(asked[0], &verb, &decision);
+    }
+
+    fn move_clock(&mut self) {
+        if self.steps_back && self.random.one_in(20) {
+            let back = match self.random.below(5) {
+                0 => self.random.below(50),
+                1 => self.random.below(2_000_000),
+                2 => Micros::HOUR.0,
+                3 => 400 * Micros::DAY.0,
+                _ => self.random.pick(&self.spans) / 8,
+            };
+            self.now = self.now - Micros(back);
+        } else {
+            self.now = self.now + self.random.pause(&self.spans);
+        }
+    }
+
+    fn any_key(&mut self) -> usize {
+        usize::try_from(self.random.below(self.keys.len() as u64)).unwrap()
+    }
+
+    fn any_cost(&mut self, key: usize) -> u64 {
+        let key = &self.keys[key];
+        let mut subject = key.subject();
+        let told = key.policy.decide(&mut subject, &Verb::Peek, self.now).decision;
+        let limits: Vec<u64> = told.rules.iter().map(|rule| rule.limit).collect();
+        let limit = if limits.is_empty() { 1 } else { self.random.pick(&limits) };
+        self.random.cost(limit, told.remaining())
+    }
+
+    fn any_take(&mut self, cost: u64) -> Take {
+        let lease = LeaseId(self.random.between(1, 30));
+        self.random.take(cost, &self.spans).held_as(lease)
+    }
+
+    fn any_verb(&mut self, key: usize) -> Verb {
+        let cost = self.any_cost(key);
+        let lease = LeaseId(self.random.between(1, 30));
+        let known = if self.taken.is_empty() { None } else { Some(self.random.pick(&self.taken)) };
+        match self.random.below(40) {
+            0 => Verb::Peek,
+            1 => Verb::Refund { cost, at: None },
+            2 => Verb::Refund { cost, at: known.map(|(_, _, at)| at) },
+            3..=5 => match known {
+                Some((_, cost, at)) => {
+                    Verb::Undo { cost, at, lease: if self.random.one_in(2) { Some(lease) } else { None } }
+                }
+                None => Verb::Peek,
+            },
+            6 => Verb::Settle { reserved: cost, actual: self.random.below(2 * cost + 2), at: None },
+            7 => Verb::Settle { reserved: cost, actual: cost / 2, at: known.map(|(_, _, at)| at) },
+            8 => Verb::Penalize { cost },
+            9 if self.random.one_in(8) => Verb::Penalize { cost: self.random.pick(&[u64::MAX, 1 << 52, 1 << 45]) },
+            9 => Verb::Block { span: Micros(self.random.pick(&self.spans)) },
+            10 if self.random.one_in(3) => Verb::Block { span: self.random.pick(&[Micros::ZERO, Micros(u64::MAX)]) },
+            10 => Verb::Block { span: Micros::ZERO },
+            11 | 12 => Verb::Release(Release::Lease(lease)),
+            13 => Verb::Release(Release::Oldest(cost)),
+            14 | 15 => Verb::Heartbeat(lease),
+            16 if self.random.one_in(6) => Verb::Reset,
+            _ => Verb::Take(self.any_take(cost)),
+        }
+    }
+
+    fn remember(&mut self, key: usize, verb: &Verb, told: &tollgate_core::Decision) {
+        let wait = told.retry_after().unwrap_or_default().max(told.wait()).0;
+        if wait > 0 && wait < 100 * Micros::DAY.0 {
+            self.spans.truncate(8);
+            let place = self.spans.len().min(3);
+            self.spans.insert(place, wait);
+        }
+        if let (Verb::Take(take), true) = (verb, told.is_allowed()) {
+            self.taken.push((key, take.cost, self.now + told.wait()));
+            if self.taken.len() > 8 {
+                self.taken.remove(0);
+            }
+        }
+    }
+}
+
+impl Key {
+    fn tagged(&self) -> Tagged<'_> {
+        Tagged { policy: &self.policy, tag: self.tag }
+    }
+
+    /// What the stored bytes say, read back.
+    fn subject(&self) -> Subject {
+        match &self.stored {
+            Some((value, _)) => state::decode(&self.policy, self.tag, value).expect("what was written can be read").1,
+            None => self.policy.fresh(),
+        }
+    }
+}
+
+fn as_stored((value, expires): (Value, Value)) -> Option<(Vec<u8>, u64)> {
+    match (value, expires) {
+        (Value::BulkString(value), Value::Int(expires)) => {
+            let lives = u64::try_from(expires).ok().and_then(|at| at.checked_sub(FAR));
+            Some((value, lives.expect("no key without a time to live")))
+        }
+        _ => None,
+    }
+}
+
+/// The kind under test alone, or among others, some of which may only watch.
+fn any_policy(random: &mut Random, kind: Kind) -> Policy {
+    let mut rules = vec![random.rule("rule 0", kind)];
+    if random.one_in(2) {
+        let more = if random.one_in(12) { random.between(7, 12) } else { random.between(1, 2) };
+        for index in 1..=more {
+            let kind = random.pick(&Kind::ALL);
+            rules.push(random.rule(&format!("rule {index}"), kind));
+        }
+    }
+    let rules: Vec<Rule> = rules
+        .into_iter()
+        .map(|rule| {
+            let shadow = random.one_in(8);
+            rule.shadow(shadow)
+        })
+        .collect();
+    Policy::new("policy", rules).unwrap()
+}

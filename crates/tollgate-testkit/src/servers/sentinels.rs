@@ -1,0 +1,135 @@
+//! A primary, two replicas, and three sentinels that agree when the primary is gone.
+//!
+//! The sentinels find each other and the replicas by themselves, as they do in production, only sooner: the pace at
+//! which they greet and ask is turned up by `SENTINEL DEBUG`.
+
+use std::{thread, time::Duration};
+
+use super::{
+    Binary, RedisServer, Reply,
+    wait::{wait_for, wait_until},
+};
+
+/// A watched primary of one's own. At the start the first of [`Self::servers`] is the primary.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+impl Sentinels {
+    /// Starts all six on Redis.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(Binary::Redis)
+    }
+
+    /// Starts all six, and waits until the replicas are in step and every sentinel knows everyone.
+    #[track_caller]
+    pub fn start_with(binary: Binary) -> Self {
+        let with = || RedisServer::with().binary(binary.clone());
+        let primary = with().start();
+        let replica = || with().replica_of(&primary).start();
+        let replicas = [replica(), replica()];
+        wait_until("replicas in step", START_BOUND, || {
+            primary.info("connected_slaves").as_deref() == Some("2") && replicas.iter().all(is_linked)
+        });
+
+        let port = primary.port();
+        let sentinel = || {
+            // Two of three must agree.
+            let watcher = with().sentinel().config("sentinel monitor", &format!("{PRIMARY} 127.0.0.1 {port} 2"));
+            let watcher = watcher
+                .config("sentinel down-after-milliseconds", &format!("{PRIMARY} {DOWN_AFTER_MS}"))
+                .config("sentinel failover-timeout", &format!("{PRIMARY} {FAILOVER_TIMEOUT_MS}"))
+                .config("sentinel parallel-syncs", &format!("{PRIMARY} 2"));
+            let watcher = watcher.start();
+            let _ = watcher.command(PACE).expect_ok();
+            watcher
+        };
+        let sentinels = thread::scope(|scope| {
+            let starting = [(); 3].map(|()| scope.spawn(sentinel));
+            starting.into_iter().map(|sentinel| sentinel.join().expect("a sentinel that starts")).collect()
+        });
+        let servers = [primary].into_iter().chain(replicas).collect();
+        let this = Self { servers, sentinels };
+        wait_until("sentinels that know everyone", START_BOUND, || this.sentinels.iter().all(knows_everyone));
+        this
+    }
+
+    /// `redis+sentinel://`, the three sentinels, and the name under which they know the primary.
+    pub fn url(&self) -> String {
+        let addresses: Vec<_> = self.sentinels.iter().map(RedisServer::address).collect();
+        format!("redis+sentinel://{}/{PRIMARY}", addresses.join(","))
+    }
+
+    /// The primary and the replicas, whichever is which now.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The server that is the primary now, according to the first sentinel that answers. It may be dead, before they
+    /// have agreed on another.
+    #[track_caller]
+    pub fn primary(&self) -> &RedisServer {
+        self.opinions().next().expect("one sentinel that answers")
+    }
+
+    /// Waits until all sentinels that answer name the same primary, not `old`, and that one calls itself primary.
+    #[track_caller]
+    pub fn wait_for_failover(&self, old: &RedisServer, within: Duration) -> &RedisServer {
+        wait_for("a new primary that all sentinels name", within, || {
+            let mut named = self.opinions();
+            let new = named.next()?;
+            let is_agreed = new.port() != old.port() && named.all(|other| other.port() == new.port());
+            (is_agreed && new.info("role").as_deref() == Some("master")).then_some(new)
+        })
+    }
+
+    /// Whom each sentinel takes for the primary, without those that do not answer.
+    fn opinions(&self) -> impl Iterator<Item = &RedisServer> {
+        self.sentinels.iter().filter_map(|sentinel| {
+            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", PRIMARY];
+            let port = sentinel.try_command(&words, GLANCE).ok()?.items()[1].integer();
+            Some(self.servers.iter().find(|server| i64::from(server.port()) == port).expect("one of our servers"))
+        })
+    }
+}
+
+fn is_linked(replica: &RedisServer) -> bool {
+    replica.info("master_link_status").as_deref() == Some("up")
+}
+
+fn knows_everyone(sentinel: &RedisServer) -> bool {
+    let Ok(Reply::Array(replicas)) = sentinel.try_command(&["SENTINEL", "REPLICAS", PRIMARY], GLANCE) else {
+        return false;
+    };
+    // A replica that is reached, and whose own report has been heard, is fit to be promoted.
+    let is_fit = |replica: &Reply| {
+        field(replica, "flags").as_deref() == Some("slave")
+            && field(replica, "master-link-status").as_deref() == Some("ok")
+    };
+    // Counts the sentinels that are known and thought alive, this one included.
+    let quorum = sentinel.try_command(&["SENTINEL", "CKQUORUM", PRIMARY], GLANCE);
+    replicas.len() == 2 && replicas.iter().all(is_fit) && quorum.is_ok_and(|words| words.text().starts_with("OK 3"))
+}
+
+/// A value from a flat list of names and values.
+fn field(of: &Reply, name: &str) -> Option<String> {
+    of.items().chunks_exact(2).find(|pair| pair[0].text() == name).map(|pair| pair[1].text())
+}
+
+const PRIMARY: &str = "mymaster";
+const DOWN_AFTER_MS: u32 = 500;
+/// Also how soon a failover that came to nothing is tried again: twice this.
+const FAILOVER_TIMEOUT_MS: u32 = 3000;
+/// In milliseconds; by default 10 s and 2 s. The ping period is better left alone: a replica whose last report is older
+/// than five of it is not promoted, and while the primary is down reports come once a second.
+const PACE: &[&str] = &["SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "100"];
+const START_BOUND: Duration = Duration::from_secs(20);
+const GLANCE: Duration = Duration::from_secs(1);
