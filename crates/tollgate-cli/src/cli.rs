@@ -20,6 +20,9 @@ pub(crate) enum Command {
     /// Tell in plain words why one request of a CSV file was let through or refused.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Examine a Redis or Valkey that is to keep limits, and say what to change.
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Look after rule files.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -37,8 +40,9 @@ pub(crate) struct SimulateArgs {
     /// Which policy of the rule file; needed if it has several.
     #[arg(long, value_name = "NAME", conflicts_with = "compare")]
     pub(crate) policy: Option<String>,
-    /// Where keys are kept: `memory`.
-    #[arg(long, value_name = "STORE", default_value = "memory")]
+    /// Where keys are kept: `memory`, or the address of a Redis or Valkey; there, under a prefix of this run's own, which
+    /// is cleaned up at the end. The times in the file are the clock wherever they are kept.
+    #[arg(long, value_name = "memory|redis://…", default_value = "memory")]
     pub(crate) store: String,
     /// One JSON object per request, or a table for people.
     #[arg(long, value_enum, default_value_t)]
@@ -52,7 +56,7 @@ pub(crate) struct SimulateArgs {
     /// Tell the totals on standard error when done; a table always does.
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Memory for keys and their states, in MiB.
+    /// Memory for keys and their states, in MiB, if they are kept in memory.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) budget: u32,
 }
@@ -89,6 +93,29 @@ pub(crate) struct ExplainArgs {
     pub(crate) key: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Where it is: redis://, redis+sentinel:// or redis+cluster://, or the same with rediss for TLS.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// What the names of keys begin with.
+    #[arg(long, value_name = "PREFIX", default_value = "tollgate")]
+    pub(crate) prefix: String,
+    /// A page for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: DoctorFormat,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum DoctorFormat {
+    /// One line for each, with what to change below it.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Find every mistake in rule files, with its line, column and field.
@@ -111,8 +138,10 @@ Examples:
       why line 4 got its answer, with the arithmetic
   tollgate config check rules/
       every mistake in a directory of rule files; exit code 1 if there is one
+  tollgate doctor redis://127.0.0.1:6379
+      whether a Redis is fit to keep limits, and what to change; exit code 1 if it is not
 
-Exit codes: 0 done, 1 `config check` found mistakes, 2 the command or its input cannot be used.";
+Exit codes: 0 done, 1 `config check` found mistakes or `doctor` a failure, 2 the command or its input cannot be used.";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
@@ -120,6 +149,7 @@ Examples:
   printf 'at_ms,key,cost\\n0,u,5\\n100,u,30\\n' | tollgate simulate --rules rules.yaml --requests -
   tollgate simulate --rules rules.yaml --requests requests.csv --policy per-user --plot out.svg
   tollgate simulate --rules edge.rules.yaml --requests edge.csv --compare --format table --plot edge.svg
+  tollgate simulate --rules rules.yaml --requests requests.csv --store redis://127.0.0.1:6379
 
 A requests file:
   at_ms,key,cost,max_wait_ms,op      at_ms: milliseconds, up to 3 decimals, ascending
@@ -130,6 +160,16 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   tollgate explain --rules rules.yaml --requests requests.csv --line 4
   tollgate explain --rules rules.yaml --requests requests.csv --policy per-user --at-ms 10200 --key u";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  tollgate doctor redis://127.0.0.1:6379
+  tollgate doctor rediss+cluster://app:password@10.0.0.1:6379,10.0.0.2:6379?ca=ca.pem --prefix edge
+  tollgate doctor redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster --format json
+
+Nothing is changed but one key per primary, under PREFIX:doctor:, which is deleted again. Passwords are never printed.
+
+Exit codes: 0 nothing fails, 1 something does, 2 the address cannot be used or nobody answers there.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

@@ -6,6 +6,7 @@
 
 mod cli;
 mod config_check;
+mod doctor;
 mod explain;
 mod policies;
 mod report;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Config(ConfigCommand::Check { paths }) => config_check::check(&paths),
         Command::Config(ConfigCommand::Schema) => config_check::schema(),
     };

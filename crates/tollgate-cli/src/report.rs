@@ -15,6 +15,7 @@ use tollgate_core::{
     bounds::{MAX_KEY_BYTES, MAX_PERMITS},
 };
 use tollgate_memory::Stats;
+use tollgate_redis::{AddressError, doctor::NotReached};
 use tollgate_rules::Problems;
 
 pub(crate) use self::totals::{compare, summarize};
@@ -40,8 +41,16 @@ pub(crate) enum Failure {
     WhichPolicy { file: String, names: Vec<String> },
     /// Another one was named.
     NoSuchPolicy { file: String, name: String, names: Vec<String> },
-    /// A store that `simulate` does not know.
-    Store { scheme: String },
+    /// The value of `--store` is none.
+    Store(AddressError),
+    /// The address of a server is none.
+    Address(AddressError),
+    /// Nobody answers at an address.
+    NotReached(NotReached),
+    /// The server that keeps the keys could not decide.
+    StoreFailed { address: String, error: StoreError },
+    /// What `--store` asked for took too long.
+    StoreTooSlow { address: String, rows: u64 },
     /// Options that do not go together.
     Options(&'static str),
     /// The value of an option.
@@ -132,9 +141,22 @@ impl fmt::Display for Failure {
             Self::NoSuchPolicy { file, name, names } => {
                 write!(f, "{file}: there is no policy {}; choose one of: {}", shown(name), listed(names))
             }
-            Self::Store { scheme } => {
-                write!(f, "--store {scheme}: simulate keeps keys in memory; use --store memory, or leave it out")
+            Self::Store(error) => write!(f, "--store: {error}; and so would memory, which needs no server"),
+            Self::Address(error) => error.fmt(f),
+            Self::NotReached(why) => why.fmt(f),
+            Self::StoreFailed { address, error } => {
+                // What could not be reached says itself where; the error around it would say it twice.
+                write!(f, "--store {address}: ")?;
+                match error {
+                    StoreError::Unreachable { cause, .. } => cause.fmt(f),
+                    other => other.fmt(f),
+                }
             }
+            Self::StoreTooSlow { address, rows } => write!(
+                f,
+                "--store {address}: an hour has passed after {rows} requests, and keys begin to expire there; use a shorter \
+                 file, or --store memory"
+            ),
             Self::Options(what) => f.write_str(what),
             Self::Option(what) => f.write_str(what),
             Self::Unreadable { file, cause } => match cause.kind() {

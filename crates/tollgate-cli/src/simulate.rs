@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! requests ─▶ run ─▶ jsonl | table        one line per request, as it is answered
-//!              └───▶ watch ─▶ summary | plot
+//!              │└──▶ watch ─▶ summary | plot
+//!              └ keeper: memory | redis   both by the clock of the file
 //! ```
 
 mod cells;
 mod jsonl;
+mod keeper;
 mod plot;
 mod progress;
+mod redis;
 pub(crate) mod requests;
 mod run;
 mod table;
@@ -34,6 +37,7 @@ pub(crate) use self::{
 };
 use self::{
     jsonl::Jsonl,
+    keeper::{Keeper, Place},
     run::{Answered, Replay},
     table::Table,
 };
@@ -44,19 +48,19 @@ use crate::{
 };
 
 pub(crate) fn run(args: &SimulateArgs) -> Outcome {
-    check_store(&args.store)?;
+    let place = Place::of(args)?;
     args.plot.as_deref().map_or(Ok(()), plot::check)?;
-    if args.compare { compare(args) } else { simulate(args) }
+    if args.compare { compare(args, &place) } else { simulate(args, &place) }
 }
 
 /// One policy; every answer is written down.
-fn simulate(args: &SimulateArgs) -> Outcome {
+fn simulate(args: &SimulateArgs, place: &Place) -> Outcome {
     let Chosen { policy, cost } = policies::one(&args.rules, args.policy.as_deref())?;
     let mut requests = Requests::open(&args.requests, cost)?;
     let mut output = Output::new(args.format, &policy);
     let summary = args.summary || args.format == Format::Table;
     let mut watch = (summary || args.plot.is_some()).then(|| Watch::new(&policy, args.plot.is_some()));
-    let mut replay = Replay::new(policy, args.budget, requests.has_ops())?;
+    let mut replay = Replay::new(Keeper::new(place, policy)?, requests.has_ops());
 
     let ran = replay.all(&mut requests, |answered| {
         output.write(answered)?;
@@ -67,8 +71,8 @@ fn simulate(args: &SimulateArgs) -> Outcome {
     });
     // What was answered before a mistake is worth having.
     let written = output.finish();
+    replay.clean_up();
     ran.and(written)?;
-    report::warn_if_memory_was_short(replay.stats(), args.budget);
     if let Some(mut watch) = watch {
         watch.finish();
         if let Some(file) = &args.plot {
@@ -82,7 +86,7 @@ fn simulate(args: &SimulateArgs) -> Outcome {
 }
 
 /// Every policy of the file in turn on the same requests; only what it came to is told.
-fn compare(args: &SimulateArgs) -> Outcome {
+fn compare(args: &SimulateArgs, place: &Place) -> Outcome {
     if args.requests == Path::new("-") {
         return Err(Failure::Options("--compare reads the requests once per policy; give a file instead of -"));
     }
@@ -96,13 +100,14 @@ fn compare(args: &SimulateArgs) -> Outcome {
     for Chosen { policy, cost } in policies::all(&args.rules)? {
         let mut requests = Requests::open(&args.requests, cost)?;
         let mut watch = Watch::new(&policy, args.plot.is_some());
-        let mut replay = Replay::new(policy, args.budget, requests.has_ops())?;
-        replay.all(&mut requests, |answered| {
+        let mut replay = Replay::new(Keeper::new(place, policy)?, requests.has_ops());
+        let ran = replay.all(&mut requests, |answered| {
             watch.note(answered);
             Ok(())
-        })?;
+        });
+        replay.clean_up();
+        ran?;
         watch.finish();
-        report::warn_if_memory_was_short(replay.stats(), args.budget);
         watches.push(watch);
     }
     if args.format == Format::Table {
@@ -115,18 +120,6 @@ fn compare(args: &SimulateArgs) -> Outcome {
         watches.iter().for_each(report::summarize);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Stores other than memory need a name that may hold a password, so only its beginning is repeated.
-fn check_store(store: &str) -> Result<(), Failure> {
-    match store {
-        "memory" => Ok(()),
-        other => {
-            let scheme =
-                other.split_once("://").map_or_else(|| report::shown(other), |(scheme, _)| format!("{scheme}://…"));
-            Err(Failure::Store { scheme })
-        }
-    }
 }
 
 /// Where answers go.

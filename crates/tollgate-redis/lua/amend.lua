@@ -1,8 +1,8 @@
 -- Any verb but a take, for one subject.
 --
 -- KEYS[1]  the subject
--- ARGV[1]  doubles, big-endian: deadline, verb, cost, at, lease (only where leases are kept); then the subject's tag
---          and the numbers of its rules. at and lease are -1 where there is none. Verbs: 0 look, 1 give back, 2 penalize, 3 block (cost: how long),
+-- ARGV[1]  doubles, big-endian: deadline, verb, cost, at, lease (only where leases are kept); the subject's tag and
+--          the numbers of its rules, but for the last of each; those. at and lease are -1 where there is none. Verbs: 0 look, 1 give back, 2 penalize, 3 block (cost: how long),
 --          4 release, 5 release the oldest (cost: how many), 6 heartbeat, 7 reset
 -- ARGV[2], ARGV[3]  as for a take
 --

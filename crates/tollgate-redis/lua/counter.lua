@@ -6,6 +6,7 @@
 --@ list 7
 --@ works last indexes permits count moment first counted line packed
 --@ outweighs cost > $limit
+--@ packed $packed
 
 --@ section unseen
 $last, $indexes, $permits, $count = 0, {}, {}, 0

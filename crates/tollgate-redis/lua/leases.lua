@@ -6,6 +6,7 @@
 --@ list 7
 --@ works last ids permits untils count moment first held line packed
 --@ outweighs cost > $limit
+--@ packed $packed
 
 --@ section unseen
 $last, $ids, $permits, $untils, $count = 0, {}, {}, {}, 0

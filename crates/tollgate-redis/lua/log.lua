@@ -1,23 +1,27 @@
 -- The sliding log. Twin of tollgate-core/src/algorithm/log.rs.
 --
 -- numbers  permits in every window, its length, how far back the clock may step
--- state    the clock at the last change, permits of the entries dropped so far, then per entry its moment and the
---          permits admitted up to and including it. Entries stay packed: what counts is found by binary search, and
---          dropping is cutting the string.
+-- state    last: the clock at the last change (7 bytes); dropped: permits of the entries dropped so far (5); how many
+--          entries there are (4), how many of them had left the window when this was written (4), and the permits up
+--          to there (5); moment (7) and permits (5) of the first that had not, and of the last; then per entry its moment (7) and the permits
+--          admitted up to and including it (5), and room for more. Entries stay packed: what counts is found by
+--          binary search, and dropping is cutting the string.
 --@ numbers limit window tolerance
---@ list 14
---@ works bytes from count last dropped line total moment gone left tail packed
+--@ list 49
+--@ works bytes from count last dropped line total moment gone left tail head room
 --@ outweighs cost > $limit
+--@ packed $head .. sub($bytes, $from, $from + $count * 12 - 1) .. $tail .. $room
 
 --@ section unseen
 $bytes, $from, $count, $last, $dropped, $tail = '', 1, 0, 0, 0, ''
 
 --@ section read
-local length
-length, $last, $dropped = unpack('>I4I7I7', @raw, pos)
-$bytes, $from, $count = @raw, pos + 18, (length - 14) / 14
+local length, total
+length, $last, $dropped, $count = unpack('>I4I7I5I4', @raw, pos)
+total = unpack('>I5', @raw, pos + 48)
+$bytes, $from = @raw, pos + 53
 pos = pos + 4 + length
-if length < 14 or pos > size + 1 or $count % 1 > 0 then
+if length < 49 + $count * 12 or pos > size + 1 or total < $dropped then
   return pack('>I6I7I1', 4, now, @@) .. @raw
 end
 
@@ -26,12 +30,12 @@ local back = $last - now - $tolerance
 if back > 0 then
   local moved = {}
   for entry = 0, $count - 1 do
-    local at, total = unpack('>I7I7', $bytes, $from + entry * 14)
+    local at, total = unpack('>I7I5', $bytes, $from + entry * 12)
     at = at - back
     if at < 0 then
       at = 0
     end
-    moved[entry + 1] = pack('>I7I7', at, total)
+    moved[entry + 1] = pack('>I7I5', at, total)
   end
   $bytes, $from, $last = concat(moved), 1, $last - back
   if back > furthest then
@@ -42,7 +46,7 @@ end
 --@ section level
 $line, $total, $moment, $gone, $left = 0, $dropped, now, 0, $dropped
 if $count > 0 then
-  $line, $total = unpack('>I7I7', $bytes, $from + ($count - 1) * 14)
+  $line, $total = unpack('>I7I5', $bytes, $from + ($count - 1) * 12)
   if $last > now then
     $moment = $last
   end
@@ -50,14 +54,14 @@ if $count > 0 then
   local high = $count
   while $gone < high do
     local middle = floor(($gone + high) / 2)
-    if unpack('>I7', $bytes, $from + middle * 14) <= edge then
+    if unpack('>I7', $bytes, $from + middle * 12) <= edge then
       $gone = middle + 1
     else
       high = middle
     end
   end
   if $gone > 0 then
-    $left = unpack('>I7', $bytes, $from + $gone * 14 - 7)
+    $left = unpack('>I5', $bytes, $from + $gone * 12 - 5)
   end
 end
 
@@ -70,14 +74,14 @@ if cost > 0 and (must_leave > $left or $line > $moment) then
     local low, high = 0, $count
     while low < high do
       local middle = floor((low + high) / 2)
-      if unpack('>I7', $bytes, $from + middle * 14 + 7) < must_leave then
+      if unpack('>I5', $bytes, $from + middle * 12 + 7) < must_leave then
         low = middle + 1
       else
         high = middle
       end
     end
     if low < $count then
-      $free = unpack('>I7', $bytes, $from + low * 14) + $window
+      $free = unpack('>I7', $bytes, $from + low * 12) + $window
     end
   end
   if $line > $free then
@@ -92,15 +96,15 @@ $go = $free
 --@ section bring_up_to_date
 $last = $moment
 if $gone > 0 and $gone * 2 >= $count then
-  $dropped, $from, $count, $gone = $left, $from + $gone * 14, $count - $gone, 0
+  $dropped, $from, $count, $gone = $left, $from + $gone * 12, $count - $gone, 0
   if $count == 0 then
     $line, $total, $left, $dropped = 0, 0, 0, 0
-  elseif $dropped >= 1125899906842624 then
+  elseif $dropped >= 549755813888 then
     -- Totals begin again from zero before they leave exact numbers.
     local rebased = {}
     for entry = 0, $count - 1 do
-      local at, total = unpack('>I7I7', $bytes, $from + entry * 14)
-      rebased[entry + 1] = pack('>I7I7', at, total - $dropped)
+      local at, total = unpack('>I7I5', $bytes, $from + entry * 12)
+      rebased[entry + 1] = pack('>I7I5', at, total - $dropped)
     end
     $bytes, $from = concat(rebased), 1
     $total, $left, $dropped = $total - $dropped, $left - $dropped, 0
@@ -109,12 +113,15 @@ end
 
 --@ section add
 $total = $total + permits
+if $total > 1099511627775 then
+  $total = 1099511627775
+end
 if $count > 0 and $line >= at then
   $count = $count - 1
 else
   $line = at
 end
-$tail = pack('>I7I7', $line, $total)
+$tail = pack('>I7I5', $line, $total)
 
 --@ section charge
 --@ do bring_up_to_date
@@ -140,7 +147,19 @@ if $total > $left then
 end
 
 --@ section pack
-$packed = pack('>I4I7I7', 14 + $count * 14 + #$tail, $last, $dropped) .. sub($bytes, $from, $from + $count * 14 - 1) .. $tail
+local entries, room = $count + #$tail / 12, 0
+--@ if alone
+room = floor(entries / 8)
+--@ end
+local first, upto = 0, 0
+if $gone < $count then
+  first, upto = unpack('>I7I5', $bytes, $from + $gone * 12)
+elseif $gone < entries then
+  first, upto = unpack('>I7I5', $tail, ($gone - $count) * 12 + 1)
+end
+$head = pack('>I4I7I5I4I4I5I7I5I7I5', 49 + (entries + room) * 12, $last, $dropped, entries, $gone, $left, first, upto, $line,
+  $total)
+$room = rep('\0', room * 12)
 
 --@ section penalize
 --@ do bring_up_to_date
@@ -161,7 +180,7 @@ do
   local index, high = 0, $count
   while index < high do
     local middle = floor((index + high) / 2)
-    if unpack('>I7', $bytes, $from + middle * 14) <= latest then
+    if unpack('>I7', $bytes, $from + middle * 12) <= latest then
       index = middle + 1
     else
       high = middle
@@ -170,26 +189,26 @@ do
   -- From there on back, entries lose permits until none is missing; those behind keep theirs, on lower totals.
   local missing, first, stays = cost, index, {}
   while missing > 0 and first > 0 do
-    local moment, total = unpack('>I7I7', $bytes, $from + (first - 1) * 14)
+    local moment, total = unpack('>I7I5', $bytes, $from + (first - 1) * 12)
     if at >= 0 and moment ~= at then
       break
     end
     local before = $dropped
     if first > 1 then
-      before = unpack('>I7', $bytes, $from + (first - 2) * 14 + 7)
+      before = unpack('>I5', $bytes, $from + (first - 2) * 12 + 7)
     end
     first = first - 1
     if total - before > missing then
-      stays[1], missing = pack('>I7I7', moment, total - missing), 0
+      stays[1], missing = pack('>I7I5', moment, total - missing), 0
     else
       missing = missing - (total - before)
     end
   end
   for entry = index, $count - 1 do
-    local moment, total = unpack('>I7I7', $bytes, $from + entry * 14)
-    stays[#stays + 1] = pack('>I7I7', moment, total - (cost - missing))
+    local moment, total = unpack('>I7I5', $bytes, $from + entry * 12)
+    stays[#stays + 1] = pack('>I7I5', moment, total - (cost - missing))
   end
-  $bytes, $from, $count = sub($bytes, $from, $from + first * 14 - 1) .. concat(stays), 1, first + #stays
+  $bytes, $from, $count = sub($bytes, $from, $from + first * 12 - 1) .. concat(stays), 1, first + #stays
   if $count == 0 then
     $dropped = 0
   end

@@ -1,9 +1,9 @@
 -- One take for one subject, or for several that share a slot: all of them are charged, or none.
 --
 -- KEYS     one per subject
--- ARGV[1]  doubles, big-endian: deadline, cost, patience, longest (only where a rule is shaped or in shadow; else it
---          is the patience), lease (only where leases are kept); then per subject its tag and the numbers of its rules.
---          The deadline is the server's time after which nothing may be charged any more; patience is how long the
+-- ARGV[1]  doubles, big-endian: deadline, cost; per subject its tag and the numbers of its rules, but for the last of
+--          each; patience, longest (only where a rule is shaped or in shadow; else it is the patience), lease (only
+--          where leases are kept); the last number of each rule. The deadline is the server's time after which nothing may be charged any more; patience is how long the
 --          caller waits to be admitted, longest how far ahead it may be told to go.
 -- ARGV[2]  tests only: the time, in microseconds, instead of the server's; no deadline then
 -- ARGV[3]  tests only: keys expire this many milliseconds after the epoch plus their time to live
@@ -19,13 +19,14 @@
 -- Reads each key once and writes it once, as the last thing. Nothing is written unless permits were charged, or the
 -- clock has stepped back so far that the state had to move with it.
 --@ include clock
---@ numbers deadline cost patience longest lease
+--@ numbers deadline cost | patience longest lease
 if now > deadline and not far then
   return pack('>I6I7', 3, now)
 end
 --@ if plain
 -- A plain try while the clock runs forward: twin of `try_quickly` and its like, on the path of most decisions.
 local raw_1 = call('GET', KEYS[1])
+local fits
 if cost > 0 then
   local found, _<<quick_names>> = tag_1, 0<<quick_unseen>>
   if raw_1 then
@@ -35,7 +36,8 @@ if cost > 0 then
     end
   end
   if found == tag_1 then
-    local fits, lives = true, 0
+    local lives = 0
+    fits = true
 --@ parties
 --@ rules
 --@ do quick
@@ -51,10 +53,16 @@ if cost > 0 then
       end
       return new
     end
-    if fits == false and patience == 0 then
-      return pack('>I6I7', 0, now) .. (raw_1 or '')
-    end
   end
+end
+--@ end
+--@ other numbers
+--@ if lone log
+--@ include lone_log
+--@ end
+--@ if plain
+if fits == false and patience == 0 then
+  return pack('>I6I7', 0, now) .. (raw_1 or '')
 end
 --@ end
 --@ parties

@@ -1,16 +1,5 @@
-//! Where the server is and how to get in.
-//!
-//! One line of text says it all, so that one option of a command or one variable of an environment is enough:
-//!
-//! ```text
-//! redis://[user[:password]@]host[:port][/database]
-//! redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/primary-name[/database]
-//! redis+cluster://[user[:password]@]host[:port][,host[:port]…]
-//! ```
-//!
-//! `rediss` in place of `redis` speaks TLS and verifies the server's certificate, always. Options follow a question mark:
-//! `ca`, `cert` and `key` name PEM files (who is trusted, and who we are), `sentinel_user` and `sentinel_password` are
-//! for the sentinels' own door. Reserved characters are written as `%40` and the like.
+//! Where the server is and how to get in: one line of text, so that one option of a command or one variable of an
+//! environment is enough. [`parse`] reads it, [`show`] says it again without the secrets.
 
 mod error;
 mod host;
@@ -23,6 +12,24 @@ pub use self::error::AddressError;
 pub(crate) use self::host::HostPort;
 
 /// Where and how to connect. Shown without passwords, always.
+///
+/// ```text
+/// redis://[user[:password]@]host[:port][/database]
+/// redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/primary-name[/database]
+/// redis+cluster://[user[:password]@]host[:port][,host[:port]…]
+/// ```
+///
+/// `rediss` in place of `redis` speaks TLS and verifies the server's certificate, always. Options follow a question
+/// mark: `ca`, `cert` and `key` name PEM files (who is trusted, and who we are), `sentinel_user` and
+/// `sentinel_password` are for the sentinels' own door. Reserved characters are written as `%40` and the like.
+///
+/// ```
+/// use tollgate_redis::Address;
+///
+/// let address = Address::parse("rediss://app:s3cret@redis.internal:6380/2?ca=/etc/ssl/private-ca.pem")?;
+/// assert_eq!(address.to_string(), "rediss://app@redis.internal:6380/2");
+/// # Ok::<(), tollgate_redis::AddressError>(())
+/// ```
 #[derive(Clone, Eq, PartialEq)]
 pub struct Address {
     pub(crate) topology: Topology,
@@ -69,7 +76,7 @@ pub(crate) struct Identity {
 }
 
 impl Address {
-    /// Reads an address; see the [module](self) for how one is written.
+    /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         parse::parse(text)
     }

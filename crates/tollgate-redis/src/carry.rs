@@ -123,6 +123,13 @@ impl RedisStore {
         }
         Ok(subject)
     }
+
+    /// A list, a set or the like lies there. Nobody writes one by mistake, so it is left alone whatever the settings say.
+    pub(crate) fn another_kind(&self, names: &[&[u8]]) -> Failure {
+        self.inner.counters.foreign_states.add_one();
+        let name = names.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join("\" or \"");
+        Failure::NotOurs(Unreadable { name, found: "a value that is no string".to_owned() })
+    }
 }
 
 /// The beginning of a value, for people.
@@ -134,17 +141,22 @@ fn shown(value: &[u8]) -> String {
 
 /// Writing rules down
 impl RedisStore {
-    /// Sees to it that others can look up the rules of values we write: when they are first used, and every day.
+    /// Sees to it that others can look up the rules of values we write: when they are first used, now and then, and over
+    /// every new connection, since a server that went away may have come back with nothing.
     pub(crate) fn keep_written_down(&self, version: &Version) {
         let millis = u64::try_from(self.inner.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let last = version.written_down.load(Ordering::Relaxed);
-        if last != 0 && millis < last + WRITTEN_DOWN_EVERY {
+        let connections = self.inner.counters.reconnects.get();
+        let is_same_connection = version.written_over.load(Ordering::Relaxed) == connections;
+        if last != 0 && is_same_connection && millis < last + WRITTEN_DOWN_EVERY {
             return;
         }
         // Whoever sets the time does the writing.
-        if version.written_down.compare_exchange(last, millis, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        let next = millis.max(last + 1);
+        if version.written_down.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
+        version.written_over.store(connections, Ordering::Relaxed);
         let name = definition_name(&self.inner.config.prefix, version.tag.fingerprint());
         let lives = (MAX_WAIT.0 + longest_life(&version.policy).0) / 1_000;
         let command = redis::cmd("SET").arg(&name).arg(&version.definition).arg("PX").arg(lives).to_owned();
@@ -167,6 +179,6 @@ fn longest_life(policy: &Policy) -> Micros {
     policy.rests_at(&subject, now)
 }
 
-/// In milliseconds.
-const WRITTEN_DOWN_EVERY: u64 = 86_400_000;
+/// In milliseconds. So long at most are rules missing that somebody has deleted.
+const WRITTEN_DOWN_EVERY: u64 = 600_000;
 const WRITING_TAKES: Duration = Duration::from_secs(5);

@@ -122,13 +122,13 @@ impl Fallback {
             asks => Some(self.store.decide_now(asks, &Verb::Take(asked))?),
         };
         let mut decision = self.combine(asks, &take, told, closed);
-        if decision.is_allowed() && take.cost > 0 && decision.source == Source::Local {
+        if decision.decided_at == Micros::ZERO {
+            decision.decided_at = self.store.now();
+        }
+        if decision.is_allowed() && take.cost > 0 {
             for without in asks {
                 self.granted.add(without.key, decision.decided_at + decision.wait());
             }
-        }
-        if decision.decided_at == Micros::ZERO {
-            decision.decided_at = self.store.now();
         }
         Ok(decision)
     }
@@ -223,7 +223,7 @@ fn answered(rule: &ReadyRule, verdict: Verdict, remaining: u64) -> RuleDecision 
     RuleDecision { verdict, limit, remaining, reset_after: Micros::ZERO, shadow: rule.is_shadow() }
 }
 
-/// Takes that were granted locally, so that giving one back does not give the server what it never took.
+/// Takes that were granted here, counted or not, so that giving one back does not give the server what it never took.
 #[derive(Debug, Default)]
 struct Granted(Mutex<VecDeque<(String, Micros)>>);
 

@@ -18,14 +18,16 @@ mod carry;
 mod config;
 mod counters;
 mod definition;
+pub mod doctor;
 mod fallback;
 mod key;
-#[allow(dead_code, reason = "some of it is for the doctor")]
+#[allow(dead_code, reason = "how a node is doing is told to tests, and to a status page to come")]
 mod link;
 mod policies;
 mod pretend;
 mod reply;
 mod request;
+mod scan;
 mod script;
 mod state;
 mod store;

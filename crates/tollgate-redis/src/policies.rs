@@ -49,6 +49,8 @@ pub(crate) struct Version {
     pub(crate) definition: String,
     /// When that was last brought to the server, in milliseconds since the store was made; 0 if never.
     pub(crate) written_down: AtomicU64,
+    /// Over which connection: how many there had been before.
+    pub(crate) written_over: AtomicU64,
     pub(crate) local: Option<LocalRules>,
 }
 
@@ -87,6 +89,7 @@ impl Policies {
             keys: KeyPrefix::new(prefix, together, &policy),
             definition,
             written_down: AtomicU64::new(0),
+            written_over: AtomicU64::new(0),
             local,
             policy,
         });

@@ -19,6 +19,9 @@ pub(crate) fn take(shape: &Shape, subjects: &[Tagged<'_>], take: &Take) -> Vec<u
     let horizon = subjects.iter().map(|subject| subject.policy.horizon()).fold(MAX_WAIT, Micros::min);
     let mut out = Doubles::new();
     out.put(take.cost);
+    for subject in subjects {
+        out.subject(*subject);
+    }
     if tells_two_waits(shape) {
         out.put(take.max_wait.0);
         out.put(if take.whole_wait { take.max_wait.min(horizon).0 } else { horizon.0 });
@@ -29,7 +32,7 @@ pub(crate) fn take(shape: &Shape, subjects: &[Tagged<'_>], take: &Take) -> Vec<u
         out.put(take.lease.0);
     }
     for subject in subjects {
-        out.subject(*subject);
+        out.last_numbers(*subject);
     }
     out.0
 }
@@ -45,6 +48,7 @@ pub(crate) fn amend(shape: &Shape, subject: Tagged<'_>, verb: &Verb) -> Vec<u8> 
         out.put_if_known(lease);
     }
     out.subject(subject);
+    out.last_numbers(subject);
     out.0
 }
 
@@ -110,10 +114,22 @@ impl Doubles {
         }
     }
 
+    /// The tag and the numbers of the rules, but for the last of each.
     fn subject(&mut self, Tagged { policy, tag }: Tagged<'_>) {
         self.put(tag.number());
-        for number in policy.rules().iter().flat_map(numbers) {
-            self.0.extend_from_slice(&number.to_be_bytes());
+        for rule in policy.rules() {
+            if let Some((_, numbers)) = numbers(rule).split_last() {
+                numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_be_bytes()));
+            }
+        }
+    }
+
+    /// The last of each: how far back the clock may step, which a quick decision has no use for.
+    fn last_numbers(&mut self, Tagged { policy, .. }: Tagged<'_>) {
+        for rule in policy.rules() {
+            if let Some(last) = numbers(rule).last() {
+                self.0.extend_from_slice(&last.to_be_bytes());
+            }
         }
     }
 }

@@ -9,11 +9,11 @@
 //! [fingerprint](crate::definition); the layout with a promise or a block has the next byte. Meters come first, in the
 //! policy's order, then what is promised or blocked, then each list with its length before it.
 
-use std::sync::LazyLock;
+use std::{iter, sync::LazyLock};
 
 use tollgate_core::{
     Block, LeaseId, Micros, Policy, Subject,
-    algorithm::{CounterState, Lease, LeaseState, Limiting, LogState, Meter, State},
+    algorithm::{CounterState, Lease, LeaseState, Limiting, Log, LogState, Meter, State},
 };
 
 use crate::bytes::{Reader, put};
@@ -76,7 +76,11 @@ pub(crate) fn encode(policy: &Policy, tag: Tag, subject: &Subject, now: Micros) 
     }
     for (rule, state) in policy.rules().iter().zip(&subject.states) {
         match rule.limiting() {
-            Limiting::Log(_) => put_log(&mut out, if let State::Log(log) = state { log } else { &UNSEEN.log }),
+            Limiting::Log(rule) => {
+                let log = if let State::Log(log) = state { log } else { &UNSEEN.log };
+                let room = if policy.rules().len() == 1 { log.pairs().len() / ROOM_SHARE } else { 0 };
+                put_log(&mut out, rule, log, room, now);
+            }
             Limiting::Counter(_) => {
                 put_counter(&mut out, if let State::Counter(counter) = state { counter } else { &UNSEEN.counter });
             }
@@ -122,14 +126,26 @@ fn is_meter(limiting: &Limiting) -> bool {
     matches!(limiting, Limiting::Bucket(_) | Limiting::Stepwise(_) | Limiting::Window(_))
 }
 
-fn put_log(out: &mut Vec<u8>, log: &LogState) {
-    put(out, 4, 14 + 14 * log.pairs().len() as u64);
+fn put_log(out: &mut Vec<u8>, rule: &Log, log: &LogState, room: usize, now: Micros) {
+    let entries = log.pairs().len();
+    let (gone, left) = rule.left(log, now);
+    let (line, total) = log.pairs().last().unwrap_or((Micros::ZERO, log.dropped()));
+    put(out, 4, LOG_HEAD + LOG_ENTRY * (entries + room) as u64);
     put(out, 7, log.last().0);
-    put(out, 7, log.dropped());
+    put(out, 5, log.dropped());
+    put(out, 4, entries as u64);
+    put(out, 4, gone as u64);
+    put(out, 5, left);
+    let (first, upto) = log.pairs().nth(gone).unwrap_or_default();
+    put(out, 7, first.0);
+    put(out, 5, upto);
+    put(out, 7, line.0);
+    put(out, 5, total);
     for (at, total) in log.pairs() {
         put(out, 7, at.0);
-        put(out, 7, total);
+        put(out, 5, total);
     }
+    out.resize(out.len() + room * 12, 0);
 }
 
 fn put_counter(out: &mut Vec<u8>, counter: &CounterState) {
@@ -155,9 +171,13 @@ fn read_list(limiting: &Limiting, mut list: Reader<'_>) -> Option<State> {
     let last = list.micros()?;
     match limiting {
         Limiting::Log(_) => {
-            let dropped = list.number(7)?;
-            let pairs = list.all(|list| Some((list.micros()?, list.number(7)?)))?;
-            Some(State::Log(Box::new(LogState::restore(last, dropped, pairs))))
+            let (dropped, entries) = (list.number(5)?, list.number(4)?);
+            // What the head says of the entries is for scripts, which do not read them all.
+            list.bytes(4 + 5 + 7 + 5 + 7 + 5)?;
+            let pairs = (0..entries).map(|_| Some((list.micros()?, list.number(5)?))).collect::<Option<Vec<_>>>()?;
+            let totals = pairs.iter().map(|(_, total)| *total);
+            let ascends = pairs.is_sorted() && iter::once(dropped).chain(totals).is_sorted();
+            ascends.then(|| State::Log(Box::new(LogState::restore(last, dropped, pairs))))
         }
         Limiting::Counter(_) => {
             let pairs = list.all(|list| Some((list.number(7)?, list.number(7)?)))?;
@@ -171,6 +191,12 @@ fn read_list(limiting: &Limiting, mut list: Reader<'_>) -> Option<State> {
         }
     }
 }
+
+/// A log's head and one entry, in bytes.
+const LOG_HEAD: u64 = 49;
+const LOG_ENTRY: u64 = 12;
+/// A log that is alone under its key is edited in place, and has room for an eighth more entries.
+const ROOM_SHARE: usize = 8;
 
 #[derive(Default)]
 struct Unseen {

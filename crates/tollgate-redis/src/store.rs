@@ -1,7 +1,15 @@
 //! The store: asks the server, and says what to do when there is no answer.
 
-use std::{fmt, slice, sync::Arc, time::Instant};
+mod forget;
+mod strict;
 
+use std::{
+    fmt, slice,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
 use redis::Value;
 use tokio::runtime::Handle;
 use tollgate_core::{
@@ -48,6 +56,7 @@ pub(crate) struct Inner {
     runtime: Option<Handle>,
     /// When keys expire that live for no time at all, where time is pretended.
     pub(crate) far: u64,
+    last_failure: Mutex<Option<(Instant, String)>>,
 }
 
 /// Making one
@@ -78,6 +87,7 @@ impl RedisStore {
             fallback: Fallback::new(config.nodes, config.local_bytes),
             runtime: Handle::try_current().ok(),
             far: PretendClock::keys_live_from(),
+            last_failure: Mutex::new(None),
             counters,
             config,
         };
@@ -93,6 +103,13 @@ impl RedisStore {
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
         self.inner.counters.snapshot()
+    }
+
+    /// What last kept the server from deciding, and how long ago that was. For logs and health pages: decisions
+    /// themselves go on, by each rule's policy.
+    pub fn last_failure(&self) -> Option<(Duration, String)> {
+        let last = self.inner.last_failure.lock();
+        last.as_ref().map(|(when, what)| (when.elapsed(), what.clone()))
     }
 }
 
@@ -162,7 +179,8 @@ impl RedisStore {
         }
     }
 
-    /// One script for keys that share a slot. Asks again only after a value was carried over to the rules of today.
+    /// One script for keys that share a slot. Asks again only after a value was carried over to the rules of today, or
+    /// after the server's clock was set.
     async fn ask_together(
         &self,
         asks: &[Without<'_>],
@@ -185,10 +203,12 @@ impl RedisStore {
             match reply {
                 Reply::Decided(decision) => {
                     for ask in asks {
-                        self.keep_written_down(&ask.version);
+                        self.keep_written_down(ask.version);
                     }
                     return Ok(decision);
                 }
+                // Nothing was done. With time left here it was the server's clock that was set, and that is known now.
+                Reply::Late if Instant::now() < deadline => {}
                 Reply::Late => return Err(Failure::Late),
                 Reply::NotOurs { subject, value, now } => {
                     let (ask, name) = asks.get(subject).zip(names.get(subject)).ok_or(Failure::Strange)?;
@@ -217,7 +237,11 @@ impl RedisStore {
             args.push(clock.now().0.to_string().into_bytes());
             args.push(self.inner.far.to_string().into_bytes());
         }
-        Ok(self.inner.link.call(Call { script, keys: names, args, deadline }).await?)
+        let called = self.inner.link.call(Call { script, keys: names, args, deadline }).await;
+        called.map_err(|error| match error {
+            CallError::Refused { code, .. } if code == "WRONGTYPE" => self.another_kind(names),
+            error => error.into(),
+        })
     }
 
     /// Keys on different nodes cannot be decided in one step: they are charged one after another, and what was charged
@@ -274,6 +298,8 @@ impl RedisStore {
 impl RedisStore {
     fn without_the_server(&self, asks: &[Without<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
+        let error = StoreError::from(failure);
+        *inner.last_failure.lock() = Some((Instant::now(), told_in_full(&error)));
         match verb {
             Verb::Take(_) | Verb::Peek => {
                 let decision = inner.fallback.decide(asks, verb)?;
@@ -286,7 +312,7 @@ impl RedisStore {
             }
             verb => {
                 let held = asks.first().and_then(|without| inner.fallback.holds(without, verb));
-                held.ok_or_else(|| failure.into())
+                held.ok_or(error)
             }
         }
     }
@@ -333,6 +359,17 @@ impl From<Failure> for StoreError {
             },
         }
     }
+}
+
+/// An error with its causes.
+fn told_in_full(error: &StoreError) -> String {
+    let mut told = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
 }
 
 /// One decision out of several that were made in turn.
@@ -385,5 +422,6 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// How often a value may be carried over for one question: others may carry it to rules of their own in between.
-const MOST_CARRIES: usize = 2;
+/// How often a value may be carried over for one question: while two releases with different rules share a key, the
+/// other may carry it back in between. One meets the other about every second time, so this is never.
+const MOST_CARRIES: usize = 16;

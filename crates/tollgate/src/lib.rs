@@ -40,10 +40,30 @@
 //! to sleep. So waiters are served in the order they came, in every process that shares the store, and nobody polls.
 //! Dropping the future gives the permits back, if nobody has been promised a place behind them.
 //!
+//! # Sharing limits
+//!
+//! With the feature `redis` state is kept in Redis 7.0 or newer, or in Valkey: one server, one behind Sentinel, or a
+//! cluster. Every process that names the same address, domain and policy counts together, to the same numbers as in
+//! memory. Start-up does not wait for the server, and while it cannot answer each rule goes by its own
+//! [`OnStoreFailure`]; [`Decision::source`] says who decided.
+//!
+#![cfg_attr(feature = "redis", doc = "```no_run")]
+#![cfg_attr(not(feature = "redis"), doc = "```ignore")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tollgate::{Limiter, Quota, RedisStore, Rule};
+//!
+//! let limiter = Limiter::builder()
+//!     .rule(Rule::token_bucket("burst", Quota::per_second(100).burst(200)))
+//!     .store(RedisStore::connect("redis://127.0.0.1:6379").await?)
+//!     .build()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
-//! `memory` (default) is the embedded store; `tokio` (default) is what waiting sleeps on. Without either there is still
-//! everything that decides.
+//! `memory` (default) is the embedded store; `tokio` (default) is what waiting sleeps on; `redis` is the shared store.
+//! Without any of them there is still everything that decides.
 
 mod builder;
 mod error;
@@ -69,5 +89,10 @@ pub use tollgate_core::{
 };
 #[cfg(feature = "memory")]
 pub use tollgate_memory::{Clock, CoarseClock, ManualClock, MemoryConfig, MemoryStore, Stats, SystemClock};
+#[cfg(feature = "redis")]
+pub use tollgate_redis::{
+    Address, AddressError, BreakerSettings, Counts, LinkSettings, OnForeignState, PretendClock, RedisConfig,
+    RedisPolicy, RedisStore, Together,
+};
 #[cfg(feature = "tokio")]
 pub use wait::Acquired;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Decision, Micros, Store, StoreError, Verb};
+use tollgate_core::{Decision, Micros, Source, Store, StoreError, Verb};
 
 use crate::limiter::Limiter;
 
@@ -52,9 +52,11 @@ impl<S: Store> Reservation<S> {
         decision
     }
 
-    /// When it goes matters while it is ahead; behind us, a permit is a permit.
+    /// When it goes matters while it is ahead; behind us, a permit is a permit. One that the store did not grant itself
+    /// must be known again by its moment, or the store would give back what it never took.
     fn moment(&self) -> Option<Micros> {
-        (self.decision.wait() > Micros::ZERO).then_some(self.at)
+        let is_elsewhere = matches!(self.decision.source, Source::Local | Source::Open);
+        (is_elsewhere || self.decision.wait() > Micros::ZERO).then_some(self.at)
     }
 }
 

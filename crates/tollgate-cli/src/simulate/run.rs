@@ -1,9 +1,9 @@
 //! Requests in order against a store whose clock is the file.
 
-use tollgate_core::{Ask, Carry, Decision, Policy, Store, Verb};
-use tollgate_memory::{InstalledPolicy, ManualClock, MemoryConfig, MemoryStore, Stats};
+use tollgate_core::{Decision, Verb};
 
 use super::{
+    keeper::Keeper,
     progress::Progress,
     requests::{Request, Requests},
     takes::Takes,
@@ -20,19 +20,13 @@ pub(crate) struct Answered<'a> {
 
 /// A policy in a store of its own.
 pub(crate) struct Replay {
-    store: MemoryStore<ManualClock>,
-    clock: ManualClock,
-    policy: InstalledPolicy,
+    keeper: Keeper,
     takes: Takes,
 }
 
 impl Replay {
-    pub(crate) fn new(policy: Policy, budget_mib: u32, has_ops: bool) -> Result<Self, Failure> {
-        let clock = ManualClock::default();
-        let bytes = usize::try_from(u64::from(budget_mib) << 20).unwrap_or(usize::MAX);
-        let store = MemoryStore::with(MemoryConfig::default().budget_bytes(bytes), clock.clone());
-        let policy = store.install(policy, Carry::Keep).map_err(Failure::Undecided)?;
-        Ok(Self { store, clock, policy, takes: Takes::new(has_ops) })
+    pub(crate) fn new(keeper: Keeper, has_ops: bool) -> Self {
+        Self { keeper, takes: Takes::new(has_ops) }
     }
 
     /// Answers every request of the file; `hear` is told each answer.
@@ -54,9 +48,9 @@ impl Replay {
         Ok(())
     }
 
-    /// What the store has to say about itself.
-    pub(crate) fn stats(&self) -> Stats {
-        self.store.stats()
+    /// Leaves nothing behind, and says what there is to say about the store.
+    pub(crate) fn clean_up(&mut self) {
+        self.keeper.clean_up();
     }
 
     #[inline]
@@ -66,10 +60,7 @@ impl Replay {
         hear: &mut impl FnMut(Answered<'_>) -> Result<(), Failure>,
     ) -> Result<(), Trouble> {
         let verb = self.takes.verb(&request).map_err(Trouble::Request)?;
-        self.clock.set(request.at);
-        let ask = Ask { policy: &self.policy, key: request.key };
-        let decision =
-            self.store.decide_now(&[ask], &verb).map_err(|error| Trouble::Else(Failure::Undecided(error)))?;
+        let decision = self.keeper.decide(request.key, &verb, request.at).map_err(Trouble::Else)?;
         self.takes.note(&request, &decision);
         hear(Answered { request, verb: &verb, decision: &decision }).map_err(Trouble::Else)
     }

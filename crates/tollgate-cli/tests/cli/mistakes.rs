@@ -135,11 +135,12 @@ fn files_that_are_not_there() {
 }
 
 #[test]
-fn stores_other_than_memory() {
+fn stores_that_do_not_exist() {
     let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
     assert_eq!(
-        complaint(&desk.simulate(&["--store", "redis://:secret@localhost"])),
-        "--store redis://…: simulate keeps keys in memory; use --store memory, or leave it out"
+        complaint(&desk.simulate(&["--store", "mysql://:secret@localhost"])),
+        "--store: the address starts with \"mysql://\"; redis://, redis+sentinel:// and redis+cluster:// would do, or the same \
+         with rediss for TLS; and so would memory, which needs no server"
     );
     assert_eq!(desk.simulate(&["--store", "memory"]).lines().len(), 0);
 }

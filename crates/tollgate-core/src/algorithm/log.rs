@@ -81,6 +81,12 @@ impl Log {
         LogState { last: state.last, dropped: 0, entries: entries.collect() }
     }
 
+    /// How many entries have left the window at `now`, and the running total when the last of them was made.
+    pub fn left(&self, state: &LogState, now: Micros) -> (usize, u64) {
+        let moment = state.moment(now);
+        (self.gone(state, moment), self.left_window(state, moment))
+    }
+
     /// How many entries have left the window.
     fn gone(&self, state: &LogState, moment: Micros) -> usize {
         state.entries.partition_point(|entry| entry.at + self.window <= moment)
@@ -115,7 +121,7 @@ impl Log {
     }
 
     fn add(&self, state: &mut LogState, cost: u64, at: Micros) {
-        let total = state.total() + cost;
+        let total = (state.total() + cost).min(MAX_TOTAL);
         match state.entries.last_mut() {
             Some(last) if last.at >= at => last.total = total,
             _ => state.entries.push(Entry { at, total }),
@@ -275,6 +281,7 @@ impl Algorithm for Log {
     }
 }
 
-/// Totals this large are brought back to zero when entries are next dropped. Far above what a window can hold, far
-/// below where doubles stop being exact.
-const REBASE_AT: u64 = 1 << 50;
+/// Totals this large are brought back to zero when entries are next dropped.
+const REBASE_AT: u64 = 1 << 39;
+/// Five bytes in a store. Only penalties could get there, by charging a million times the largest limit in one window.
+const MAX_TOTAL: u64 = (1 << 40) - 1;

@@ -7,7 +7,8 @@
 //! | `--@ if condition` … `--@ else` … `--@ end` | its lines, where that holds of the rule, the subject or the shape |
 //! | `--@ do name` | the section of that name in the rule's file |
 //! | `--@ include name` | the lines of another file |
-//! | `--@ numbers names` | the numbers of the call: the frame's own, then each subject's tag and its rules' |
+//! | `--@ numbers names \| names` | the numbers of the call: the frame's own, each subject's tag and its rules'; then the frame's others, and the last of each rule |
+//! | `--@ other numbers` | those after the bar, which a quick way had no use for |
 //! | `--@ declare state` | the variables of the subject's rules |
 //! | `$name`, `@name`, `@@` | that rule's variable, that subject's variable, its number |
 //! | `<<name>>` | names and formats that follow from the shape |
@@ -26,7 +27,7 @@ use super::{
 /// The text of a script.
 pub(super) fn assemble(frame: &'static str, shape: &Shape) -> String {
     let reads_ahead = is_plain(shape) && frame.contains("--@ if plain");
-    let mut writer = Writer { shape, fields: has_fields(shape), reads_ahead, out: String::new() };
+    let mut writer = Writer { shape, fields: has_fields(shape), reads_ahead, left: Default::default(), out: String::new() };
     let lines: Vec<&str> = frame.lines().collect();
     writer.block(&lines, Place::default());
     let body = rounded(&format!("{}{}", prelude(shape), writer.out));
@@ -50,6 +51,11 @@ fn is_plain(shape: &Shape) -> bool {
     matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(quick)) && !has_fields(shape)
 }
 
+/// Whether all there is is one sliding log, which is then edited in place.
+fn is_lone_log(shape: &Shape) -> bool {
+    matches!(shape.as_slice(), [rules] if matches!(rules.as_slice(), [Piece { kind: Kind::Log, shadow: false }]))
+}
+
 fn has_fields(shape: &Shape) -> bool {
     shape.iter().flatten().count() > MOST_RULES_IN_LOCALS || shape.len() > MOST_SUBJECTS_IN_LOCALS
 }
@@ -69,6 +75,8 @@ struct Writer<'a> {
     fields: bool,
     /// Whether the frame has read the key before the general way begins.
     reads_ahead: bool,
+    /// Numbers that were not taken out yet, and how many come before them.
+    left: (Vec<String>, usize),
     out: String,
 }
 
@@ -104,6 +112,7 @@ impl Writer<'_> {
                 }
                 "declare" => self.declare(place),
                 "numbers" => self.numbers(what),
+                "other" => self.other_numbers(),
                 _ => {}
             }
         }
@@ -135,6 +144,7 @@ impl Writer<'_> {
             ("enforcing", Some((_, piece))) => !piece.shadow,
             ("list", Some((_, piece))) => !piece.kind.is_meter(),
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
+            ("lone log", _) => is_lone_log(self.shape),
             ("plain", _) => is_plain(self.shape),
             ("unread", _) => !self.reads_ahead,
             ("alone", _) => rules() == 1,
@@ -161,52 +171,78 @@ impl Writer<'_> {
         self.out.push('\n');
     }
 
-    /// Takes the numbers out of the call.
+    /// Takes the numbers out of the call, except, where there is a quick way, those it can do without.
     fn numbers(&mut self, own: &str) {
-        let left_out = |name: &&str| match *name {
-            "longest" => !tells_two_waits(self.shape),
-            "lease" => !names_holders(self.shape),
-            _ => false,
-        };
-        let (without, own): (Vec<&str>, Vec<&str>) = own.split(' ').partition(left_out);
-        let mut names: Vec<String> = own.into_iter().map(str::to_owned).collect();
-        let mut statement = "local ";
-        let mut from = 1;
-        if self.fields {
-            self.unpack(&names, statement, from);
-            self.out.push_str("local v = {}\n");
-            from += 8 * names.len();
-            (names, statement) = (Vec::new(), "");
-        }
+        let (own, own_late) = own.split_once(" | ").unwrap_or((own, ""));
+        let mut early = self.own_numbers(own);
+        let mut late = self.own_numbers(own_late);
         for party in 0..self.shape.len() {
             let place = Place { party: Some(party), rule: None };
-            names.push(self.numbered("@tag", place));
+            early.push(self.numbered("@tag", place));
             for rule in self.rules_of(place) {
                 let place = Place { rule: Some(rule), ..place };
-                let numbers = Source::of(rule.1.kind).numbers.iter();
-                names.extend(numbers.map(|name| self.numbered(&format!("${name}"), place)));
-                if self.fields {
-                    // A long list of values at once is more than Lua takes.
-                    self.unpack(&names, statement, from);
-                    from += 8 * names.len();
-                    names.clear();
-                }
+                let names = Source::of(rule.1.kind).numbers.iter();
+                let mut names: Vec<String> = names.map(|name| self.numbered(&format!("${name}"), place)).collect();
+                late.extend(names.pop());
+                early.extend(names);
             }
         }
-        self.unpack(&names, statement, from);
-        if without.contains(&"longest") {
+        if self.reads_ahead {
+            self.unpack(&early, 0);
+            self.left = (late, early.len());
+        } else {
+            early.extend(late);
+            self.unpack_all(&early);
+        }
+    }
+
+    /// Takes out those that were left, if any were.
+    fn other_numbers(&mut self) {
+        let (late, from) = std::mem::take(&mut self.left);
+        self.unpack(&late, from);
+        if !tells_two_waits(self.shape) {
             self.out.push_str("local longest = patience\n");
         }
     }
 
-    fn unpack(&mut self, names: &[String], statement: &str, from: usize) {
-        if !names.is_empty() {
-            let formats = "d".repeat(names.len());
-            let from = if from == 1 { String::new() } else { format!(", {from}") };
-            let _ = writeln!(self.out, "{statement}{} = unpack('>{formats}', ARGV[1]{from})", names.join(", "));
+    /// The frame's own numbers, without those this shape has no use for.
+    fn own_numbers(&self, names: &str) -> Vec<String> {
+        let wanted = |name: &&str| match *name {
+            "" => false,
+            "longest" => tells_two_waits(self.shape),
+            "lease" => names_holders(self.shape),
+            _ => true,
+        };
+        names.split(' ').filter(wanted).map(str::to_owned).collect()
+    }
+
+    /// All numbers at once; where they become fields, a few at a time, since a long list of them is more than Lua takes.
+    fn unpack_all(&mut self, names: &[String]) {
+        if !self.fields {
+            self.unpack(names, 0);
+            return;
+        }
+        self.out.push_str("local v = {}\n");
+        for (chunk, names) in names.chunks(NUMBERS_AT_ONCE).enumerate() {
+            let own: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("v.")).collect();
+            if !own.is_empty() {
+                let _ = writeln!(self.out, "local {}", own.join(", "));
+            }
+            self.assign(names, "", chunk * NUMBERS_AT_ONCE);
         }
     }
 
+    fn unpack(&mut self, names: &[String], from: usize) {
+        self.assign(names, "local ", from);
+    }
+
+    fn assign(&mut self, names: &[String], statement: &str, from: usize) {
+        if !names.is_empty() {
+            let formats = "d".repeat(names.len());
+            let from = if from == 0 { String::new() } else { format!(", {}", 8 * from + 1) };
+            let _ = writeln!(self.out, "{statement}{} = unpack('>{formats}', ARGV[1]{from})", names.join(", "));
+        }
+    }
     /// The variables of a subject's rules, as of a key never seen.
     fn declare(&mut self, place: Place) {
         for rule in self.rules_of(place) {
@@ -237,7 +273,7 @@ impl Writer<'_> {
             .flat_map(|rule| [variable(rule, "$at"), variable(rule, "$used")])
             .collect();
         let lists = rules.iter().filter(|(_, piece)| !piece.kind.is_meter());
-        let lists: String = lists.map(|rule| format!(" .. {}", variable(rule, "$packed"))).collect();
+        let lists: String = lists.map(|rule| format!(" .. {}", variable(rule, Source::of(rule.1.kind).packed))).collect();
         let fixed = HEADER_BYTES + 7 * meters.len();
         let formats = format!(">I6I7{}", "I7".repeat(meters.len()));
         let each = |before: &str, after: &str| -> String {
@@ -369,13 +405,14 @@ fn prelude(shape: &Shape) -> String {
     code.map(|line| format!("{line}\n")).collect()
 }
 
-const IMPORTS: [(&str, &str); 6] = [
+const IMPORTS: [(&str, &str); 7] = [
     ("call", "redis.call"),
     ("unpack", "struct.unpack"),
     ("pack", "struct.pack"),
     ("sub", "string.sub"),
     ("format", "string.format"),
     ("concat", "table.concat"),
+    ("rep", "string.rep"),
 ];
 
 /// The tag and the time of writing.
@@ -383,3 +420,5 @@ const HEADER_BYTES: usize = 13;
 /// A rule has up to sixteen variables, and Lua allows 200.
 const MOST_RULES_IN_LOCALS: usize = 8;
 const MOST_SUBJECTS_IN_LOCALS: usize = 8;
+/// Numbers taken out in one statement.
+const NUMBERS_AT_ONCE: usize = 48;

@@ -10,6 +10,7 @@ use super::piece::Kind;
 pub(super) const TAKE: &str = include_str!("../../lua/take.lua");
 pub(super) const AMEND: &str = include_str!("../../lua/amend.lua");
 const CLOCK: &str = include_str!("../../lua/clock.lua");
+const LONE_LOG: &str = include_str!("../../lua/lone_log.lua");
 const READ: &str = include_str!("../../lua/read.lua");
 const WRITE: &str = include_str!("../../lua/write.lua");
 
@@ -22,6 +23,8 @@ pub(super) struct Source {
     pub(super) works: Vec<&'static str>,
     /// For a list, the fewest bytes its state can have.
     pub(super) smallest_list: usize,
+    /// For a list, what it is stored as.
+    pub(super) packed: &'static str,
     /// When a cost can never pass.
     pub(super) outweighs: &'static str,
     sections: HashMap<&'static str, Vec<&'static str>>,
@@ -56,6 +59,7 @@ impl Source {
                 Some(("meter", names)) => source.works.extend(names.split(' ')),
                 Some(("list", bytes)) => source.smallest_list = bytes.parse().unwrap_or_default(),
                 Some(("works", names)) => source.works.extend(names.split(' ')),
+                Some(("packed", expression)) => source.packed = expression,
                 Some(("outweighs", condition)) => source.outweighs = condition,
                 Some(("section", name)) => section = Some(name),
                 _ => {
@@ -75,6 +79,7 @@ pub(super) fn shared(name: &str) -> &'static str {
     match name {
         "clock" => CLOCK,
         "read" => READ,
+        "lone_log" => LONE_LOG,
         _ => WRITE,
     }
 }

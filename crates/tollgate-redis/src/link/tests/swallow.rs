@@ -8,13 +8,19 @@ use tollgate_testkit::servers::{Cluster, FaultProxy, RedisServer, wait_until};
 use super::support::*;
 use crate::link::*;
 
-const LOST: u64 = 12;
+const LOST: u64 = 8;
+
+/// Would dial, and send again, as soon as anyone could.
+fn eager() -> LinkSettings {
+    let soon = Duration::from_millis(1);
+    LinkSettings { redial_min: soon, redial_max: soon, ..Default::default() }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_whose_reply_is_lost_runs_exactly_once() {
     let server = RedisServer::start();
     let proxy = FaultProxy::to(server.address());
-    let bench = Bench::to(&proxy.url());
+    let bench = Bench::with(&proxy.url(), eager());
     bench.until_it_works("warm", PATIENCE).await;
     lose_replies(&bench, &proxy, "k").await;
     assert_eq!(server.command(&["GET", "k"]).integer(), i64::try_from(LOST).unwrap());
@@ -40,7 +46,7 @@ async fn in_a_cluster_too_it_runs_exactly_once() {
         })
     });
     let seeds: Vec<_> = proxies.iter().map(FaultProxy::address).collect();
-    let bench = Bench::to(&format!("redis+cluster://{}", seeds.join(",")));
+    let bench = Bench::with(&format!("redis+cluster://{}", seeds.join(",")), eager());
     bench.until_it_works("k", PATIENCE).await;
     let mut forget = cmd("DEL");
     bench.link.command(Whom::Key(b"k"), forget.arg("k"), Instant::now() + PATIENCE).await.unwrap();
@@ -50,7 +56,7 @@ async fn in_a_cluster_too_it_runs_exactly_once() {
     assert_eq!(owner.command(&["GET", "k"]).integer(), i64::try_from(LOST).unwrap());
 }
 
-/// Loses the replies to a dozen calls, one connection each, and gives the link every chance to send one again.
+/// Loses the replies to several calls, one connection each, and gives the link every chance to send one again.
 async fn lose_replies(bench: &Bench, proxy: &FaultProxy, key: &str) {
     for call in 1..=LOST {
         proxy.swallow_next_replies(1);

@@ -1,0 +1,48 @@
+//! The server under test, and what it says of itself.
+
+use redis::aio::MultiplexedConnection;
+use tollgate::{Limiter, LimiterBuilder, Rule};
+use tollgate_redis::{RedisConfig, RedisStore};
+use tollgate_testkit::servers::RedisServer;
+
+pub(crate) struct Server {
+    pub(crate) server: RedisServer,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self { server: RedisServer::start() }
+    }
+
+    /// A limiter on it. What is measured must be the server, so nobody is hurried and nobody falls back.
+    pub(crate) async fn limiter(&self, name: &str, rules: Vec<Rule>) -> Limiter<RedisStore> {
+        let config = RedisConfig::default().deadline(std::time::Duration::from_secs(10));
+        let store = RedisStore::connect_with(&self.server.url(), config).await.expect("an address");
+        LimiterBuilder::new().name(name).rules(rules).store(store).build().expect("sound rules")
+    }
+
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.server.url()).expect("an address");
+        client.get_multiplexed_async_connection().await.expect("a server")
+    }
+
+    pub(crate) fn reset_statistics(&self) {
+        let _ = self.server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
+    }
+
+    /// Microseconds per `EVALSHA` since then, and how many there were.
+    pub(crate) fn script_time(&self) -> (f64, u64) {
+        let info = self.server.command(&["INFO", "commandstats"]).text();
+        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap_or_default();
+        let field = |name: &str| {
+            let field = line.split(',').find_map(|field| field.strip_prefix(name));
+            field.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default()
+        };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        (field("usec_per_call="), field("calls=") as u64)
+    }
+
+    pub(crate) fn memory_of(&self, key: &str) -> i64 {
+        self.server.command(&["MEMORY", "USAGE", key, "SAMPLES", "0"]).integer()
+    }
+}

@@ -1,0 +1,262 @@
+//! The books of a run, and whether they keep the promises.
+//!
+//! Admissions are replayed by the time of the store that made them, into a meter that leaks at the rate. It never holds
+//! more than the burst exactly if no window, however long, has admitted more than burst + rate × window. Each time the
+//! store lost its memory, the meter is let down by one burst: that is the price of a loss, and all of it.
+//!
+//! Beside that: every request is in the books once, nothing was charged that nobody was granted, except for calls whose
+//! fate is unknown, and no key lives for ever.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use tollgate_core::{Micros, Source};
+use tollgate_redis::Counts;
+use tollgate_testkit::servers::{RedisServer, Reply};
+
+/// Permits per second, and the most at once, of every key.
+pub(crate) const RATE: u64 = 400;
+pub(crate) const BURST: u64 = 40;
+/// The most that one request costs.
+pub(crate) const DEAREST: u64 = 3;
+
+/// One request, from when it was made to when it was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) key: usize,
+    pub(crate) cost: u64,
+    pub(crate) invoked: Instant,
+    pub(crate) completed: Instant,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Allowed(Told),
+    Denied(Told),
+    Failed,
+}
+
+/// Who decided, and when by its clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) source: Source,
+    pub(crate) at: Micros,
+}
+
+/// A moment at which the store forgot some keys, or may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    pub(crate) at: Micros,
+    pub(crate) keys: Vec<usize>,
+}
+
+/// Everything that was written down in a run.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) name: &'static str,
+    /// Counted before each request was made.
+    pub(crate) requests: u64,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) counts: Counts,
+    /// What the store says has been used, per key.
+    pub(crate) used: Vec<u64>,
+}
+
+/// How close to its bounds a run has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    /// Calls that the store decided.
+    pub(crate) exact: u64,
+    /// Permits admitted by the store.
+    pub(crate) granted: u64,
+    /// Permits that the store has counted.
+    pub(crate) charged: u64,
+    /// The fullest that any key's meter has been, of [`BURST`].
+    pub(crate) fullest: u64,
+    /// The same without letting it down for losses.
+    pub(crate) fullest_unforgiven: u64,
+    pub(crate) slowest: Duration,
+}
+
+impl Call {
+    pub(crate) fn told(&self) -> Option<Told> {
+        match self.outcome {
+            Outcome::Allowed(told) | Outcome::Denied(told) => Some(told),
+            Outcome::Failed => None,
+        }
+    }
+
+    pub(crate) fn is_from(&self, source: Source) -> bool {
+        self.told().is_some_and(|told| told.source == source)
+    }
+
+    fn granted_by(&self, source: Source) -> Option<Micros> {
+        match self.outcome {
+            Outcome::Allowed(told) if told.source == source => Some(told.at),
+            _ => None,
+        }
+    }
+}
+
+impl Books {
+    /// Holds the run against every promise, and says how close it was.
+    #[track_caller]
+    pub(crate) fn check(&self, servers: &[&RedisServer]) -> Tally {
+        let mut tally = self.balance();
+        for key in 0..self.used.len() {
+            let by_store = self.fullest(key, Source::Store, &self.losses);
+            assert!(by_store <= BURST, "{}: key {key}: {by_store} above the leak, {BURST} allowed", self.name);
+            let here = self.fullest(key, Source::Local, &[]);
+            assert!(here <= BURST, "{}: key {key}: {here} above the leak locally, {BURST} allowed", self.name);
+            tally.fullest = tally.fullest.max(by_store);
+            tally.fullest_unforgiven = tally.fullest_unforgiven.max(self.fullest(key, Source::Store, &[]));
+        }
+        self.check_charges(&tally);
+        for server in servers {
+            every_key_expires(server);
+        }
+        println!("{}: {tally}; {} losses; {:?}", self.name, self.losses.len(), self.counts);
+        tally
+    }
+
+    /// requests = allowed + denied + errors, and the store counts as many decisions as were made.
+    #[track_caller]
+    fn balance(&self) -> Tally {
+        let mut tally = Tally::default();
+        let mut failed = 0;
+        for call in &self.calls {
+            match call.outcome {
+                Outcome::Allowed(_) => tally.allowed += 1,
+                Outcome::Denied(_) => tally.denied += 1,
+                Outcome::Failed => failed += 1,
+            }
+            tally.exact += u64::from(call.is_from(Source::Store));
+            tally.granted += call.granted_by(Source::Store).map_or(0, |_| call.cost);
+            tally.slowest = tally.slowest.max(call.completed - call.invoked);
+        }
+        tally.charged = self.used.iter().sum();
+        assert_eq!(self.requests, tally.allowed + tally.denied + failed, "{}: requests", self.name);
+        assert_eq!(failed, 0, "{}: a rule that says `local` has an answer to everything", self.name);
+        let counts = &self.counts;
+        assert_eq!(counts.decided_by_store, tally.exact, "{}: decisions by the store", self.name);
+        let without = counts.decided_locally + counts.let_through + counts.turned_away;
+        assert_eq!(without, self.requests - tally.exact, "{}: decisions without it", self.name);
+        tally
+    }
+
+    /// The most that ever stood in the key's meter, in permits, rounded up.
+    fn fullest(&self, key: usize, source: Source, losses: &[Loss]) -> u64 {
+        let of_key = self.calls.iter().filter(|call| call.key == key);
+        let mut events: Vec<(Micros, u64)> =
+            of_key.filter_map(|call| Some((call.granted_by(source)?, call.cost))).collect();
+        events.extend(losses.iter().filter(|loss| loss.keys.contains(&key)).map(|loss| (loss.at, 0)));
+        events.sort_unstable();
+        let (mut level, mut fullest, mut last) = (0, 0, Micros::ZERO);
+        for (at, cost) in events {
+            level = u64::saturating_sub(level, (at - last).0.saturating_mul(RATE));
+            level = if cost == 0 { level.saturating_sub(BURST * SCALE) } else { level + cost * SCALE };
+            fullest = fullest.max(level);
+            last = at;
+        }
+        fullest.div_ceil(SCALE)
+    }
+
+    /// Nobody was charged twice: what the store has counted was granted, or belongs to a call that got no answer.
+    #[track_caller]
+    fn check_charges(&self, tally: &Tally) {
+        let unknown = self.counts.ambiguous_calls * DEAREST;
+        assert!(tally.charged <= tally.granted + unknown, "{}: charged twice: {tally}", self.name);
+        if self.losses.is_empty() {
+            assert!(tally.charged >= tally.granted, "{}: forgotten: {tally}", self.name);
+        }
+    }
+}
+
+/// Nothing that we wrote stays for ever.
+#[track_caller]
+pub(crate) fn every_key_expires(server: &RedisServer) {
+    let keys = server.command(&["KEYS", "*"]).expect_ok();
+    for key in keys.items() {
+        let Reply::Bulk(name) = key else { panic!("expected a name, found {key:?}") };
+        let lives = server.command(&[b"PTTL".as_slice(), name]).integer();
+        assert!(lives > 0 || lives == GONE_MEANWHILE, "{} never expires", String::from_utf8_lossy(name));
+    }
+}
+
+const GONE_MEANWHILE: i64 = -2;
+/// Microseconds in a second, so that the meter leaks a whole number in each.
+const SCALE: u64 = 1_000_000;
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { allowed, denied, exact, granted, charged, fullest, fullest_unforgiven, slowest } = self;
+        write!(
+            f,
+            "{allowed} allowed, {denied} denied, {exact} by the store; {granted} permits granted, {charged} charged; \
+             fullest {fullest} of {BURST} ({fullest_unforgiven} losses not forgiven); slowest {slowest:?}"
+        )
+    }
+}
+
+mod tests {
+    use super::*;
+
+    fn books(admitted: &[(u64, u64)], losses: &[u64]) -> Books {
+        let now = Instant::now();
+        let call = |&(ms, cost): &(u64, u64)| Call {
+            key: 0,
+            cost,
+            invoked: now,
+            completed: now,
+            outcome: Outcome::Allowed(Told { source: Source::Store, at: Micros::from_millis(ms) }),
+        };
+        let calls: Vec<Call> = admitted.iter().map(call).collect();
+        let loss = |ms: &u64| Loss { at: Micros::from_millis(*ms), keys: vec![0] };
+        let used = vec![admitted.iter().map(|(_, cost)| cost).sum()];
+        let mut counts = Counts::default();
+        counts.decided_by_store = calls.len() as u64;
+        let (requests, losses) = (calls.len() as u64, losses.iter().map(loss).collect());
+        Books { name: "checker", requests, calls, losses, counts, used }
+    }
+
+    /// 400 per second are 40 in 100 ms: after a burst, one more in the same instant is one too many.
+    #[test]
+    fn a_checker_finds_one_permit_too_many_in_any_window() {
+        assert_eq!(books(&[(0, 40), (100, 40), (150, 20)], &[]).check(&[]).fullest, 40);
+        for over in [&[(0, 40), (100, 40), (150, 21)][..], &[(0, 41)], &[(0, 20), (5, 20), (5, 3)]] {
+            let outcome = std::panic::catch_unwind(|| books(over, &[]).check(&[]));
+            assert!(outcome.is_err(), "{over:?}");
+        }
+    }
+
+    #[test]
+    fn a_loss_is_worth_one_burst_and_no_more() {
+        assert_eq!(books(&[(0, 40), (1, 40)], &[1]).check(&[]).fullest_unforgiven, 80);
+        assert!(std::panic::catch_unwind(|| books(&[(0, 40), (1, 41)], &[1]).check(&[])).is_err());
+        assert!(std::panic::catch_unwind(|| books(&[(0, 40), (1, 40), (2, 40)], &[1]).check(&[])).is_err());
+    }
+
+    #[test]
+    fn a_checker_finds_charges_that_nobody_was_granted_and_books_that_do_not_balance() {
+        let broken: [fn(&mut Books); 4] = [
+            |books| books.used[0] += 1,
+            |books| books.used[0] -= 1,
+            |books| books.requests += 1,
+            |books| books.counts.decided_by_store += 1,
+        ];
+        for wrong in broken {
+            let mut books = books(&[(0, 4)], &[]);
+            wrong(&mut books);
+            assert!(std::panic::catch_unwind(|| books.check(&[])).is_err());
+        }
+        let mut unknown = books(&[(0, 4)], &[]);
+        (unknown.counts.ambiguous_calls, unknown.used[0]) = (1, 7);
+        unknown.check(&[]);
+    }
+}

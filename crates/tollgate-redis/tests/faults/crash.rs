@@ -1,0 +1,54 @@
+//! A server that is killed without a warning, and comes back: with nothing, or with what it had written down.
+
+use tollgate_redis::RedisConfig;
+use tollgate_testkit::servers::{RedisBuilder, RedisServer};
+
+use crate::{
+    SECOND, SLACK, calls,
+    checker::{Books, Tally},
+    cycles,
+    traffic::{KEYS, Traffic},
+};
+
+/// Kills the server under traffic as often as asked, and restarts it as `comes_back` does.
+async fn crash(name: &'static str, choices: RedisBuilder, loses: bool, comes_back: fn(&RedisServer)) -> (Books, Tally) {
+    let server = choices.start();
+    let mut traffic = Traffic::start(name, &server.url(), RedisConfig::default()).await;
+    for _ in 0..cycles() {
+        traffic.calls(calls()).await;
+        server.kill();
+        if loses {
+            traffic.lost(0..KEYS);
+        }
+        traffic.calls(calls()).await;
+        comes_back(&server);
+        traffic.until_exact(SECOND + SLACK).await;
+    }
+    traffic.calls(calls()).await;
+    let books = traffic.finish().await;
+    let tally = books.check(&[&server]);
+    assert!(tally.exact < books.requests, "some calls found no server");
+    (books, tally)
+}
+
+/// Every key starts again, once per crash: the price is one burst per key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_restart_costs_one_burst_per_key() {
+    let (books, tally) = crash("empty restart", RedisServer::with(), true, RedisServer::restart_empty).await;
+    assert!(tally.charged < tally.granted, "the server has forgotten");
+    assert!(books.counts.reconnects >= cycles());
+}
+
+/// Every change is on disk before its answer leaves, so nothing that was granted is forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_where_every_change_is_written_down_first() {
+    let choices = RedisServer::with().append_only().config("appendfsync", "always");
+    crash("restart, appendfsync always", choices, false, RedisServer::restart).await;
+}
+
+/// Up to a second of changes may be missing; that is a loss like any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_tail_costs_at_most_one_burst_per_key() {
+    let choices = RedisServer::with().append_only().config("appendfsync", "everysec");
+    crash("restart, appendfsync everysec", choices, true, RedisServer::restart).await;
+}
