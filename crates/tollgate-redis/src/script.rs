@@ -8,6 +8,7 @@
 //! tables of functions, no loops over rules. [`assemble`] writes the rules' pieces one after another into a frame.
 
 mod assemble;
+mod inline;
 mod piece;
 mod source;
 

@@ -172,7 +172,7 @@ impl RedisStore {
         let names: Vec<Vec<u8>> = asks.iter().map(|ask| ask.version.keys.name(ask.key)).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         match (asks, verb) {
-            ([_, _, ..], Verb::Take(take)) if !self.inner.link.share_a_slot(&names) => {
+            ([_, _, ..], Verb::Take(take)) if asks.len() > MOST_TOGETHER || !self.inner.link.share_a_slot(&names) => {
                 self.take_in_turn(asks, &names, take, deadline).await
             }
             _ => self.ask_together(asks, &names, verb, deadline).await,
@@ -422,6 +422,8 @@ impl fmt::Debug for RedisStore {
     }
 }
 
+/// Subjects in one script; it grows with every one of them, and keeps everybody waiting while it runs.
+const MOST_TOGETHER: usize = 64;
 /// How often a value may be carried over for one question: while two releases with different rules share a key, the
 /// other may carry it back in between. One meets the other about every second time, so this is never.
 const MOST_CARRIES: usize = 16;

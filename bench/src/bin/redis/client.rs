@@ -25,7 +25,10 @@ pub(crate) async fn report(server: &Server, options: &Options) {
         ours = ours.max(library(&limiter).await);
         theirs = theirs.max(redis_benchmark(server, &call));
     }
-    println!("checks per second, one token bucket, {KEYS} keys, 50 in flight, best of {} rounds\n", options.rounds.min(5));
+    println!(
+        "checks per second, one token bucket, {KEYS} keys, 50 in flight, best of {} rounds\n",
+        options.rounds.min(5)
+    );
     println!("| library | redis-benchmark -c 50, same EVALSHA | ratio |");
     println!("|---|---|---|");
     println!("| {ours:.0} | {theirs:.0} | {:.2} |\n", ours / theirs);
@@ -84,7 +87,8 @@ fn unquoted(word: &str) -> Vec<u8> {
             (byte, false) => out.push(byte),
             _ => match bytes.next() {
                 Some(b'x') => {
-                    let digits = [bytes.next(), bytes.next()].map(|digit| digit.map_or(0, |digit| char::from(digit).to_digit(16).unwrap_or(0)));
+                    let digits = [bytes.next(), bytes.next()]
+                        .map(|digit| digit.map_or(0, |digit| char::from(digit).to_digit(16).unwrap_or(0)));
                     out.push(u8::try_from(digits[0] * 16 + digits[1]).unwrap_or(0));
                 }
                 Some(b'n') => out.push(b'\n'),

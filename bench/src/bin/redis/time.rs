@@ -41,7 +41,11 @@ fn rule(algorithm: &str, name: &str, admits: bool) -> Rule {
         "fixed window" => Rule::fixed_window(name, quota),
         "sliding log" => Rule::sliding_log(name, if admits { Quota::per_second(1_000_000) } else { quota }),
         "sliding counter" => Rule::sliding_counter(name, quota),
-        _ => Rule::concurrency(name, if admits { 50 } else { 1 }, Duration::from_millis(if admits { 20 } else { 60_000 })),
+        _ => Rule::concurrency(
+            name,
+            if admits { 50 } else { 1 },
+            Duration::from_millis(if admits { 20 } else { 60_000 }),
+        ),
     }
 }
 
@@ -91,12 +95,8 @@ async fn floor_time(server: &Server, script: &'static str, calls: usize) -> f64 
     let connection = server.connection().await;
     let value = [7_u8; 27];
     let hash = script.get_hash().to_owned();
-    let _: String = redis::cmd("SCRIPT")
-        .arg("LOAD")
-        .arg(FLOOR)
-        .query_async(&mut connection.clone())
-        .await
-        .expect("a script");
+    let _: String =
+        redis::cmd("SCRIPT").arg("LOAD").arg(FLOOR).query_async(&mut connection.clone()).await.expect("a script");
     let _: String = redis::cmd("SCRIPT")
         .arg("LOAD")
         .arg(FLOOR_WITH_TEXT)

@@ -20,6 +20,7 @@ use std::{collections::HashSet, fmt::Write};
 
 use super::{
     Shape,
+    inline::{imports, rounded},
     piece::{Kind, Piece},
     source::{Source, shared},
 };
@@ -27,7 +28,8 @@ use super::{
 /// The text of a script.
 pub(super) fn assemble(frame: &'static str, shape: &Shape) -> String {
     let reads_ahead = is_plain(shape) && frame.contains("--@ if plain");
-    let mut writer = Writer { shape, fields: has_fields(shape), reads_ahead, left: Default::default(), out: String::new() };
+    let mut writer =
+        Writer { shape, fields: has_fields(shape), reads_ahead, left: Default::default(), out: String::new() };
     let lines: Vec<&str> = frame.lines().collect();
     writer.block(&lines, Place::default());
     let body = rounded(&format!("{}{}", prelude(shape), writer.out));
@@ -243,6 +245,7 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "{statement}{} = unpack('>{formats}', ARGV[1]{from})", names.join(", "));
         }
     }
+
     /// The variables of a subject's rules, as of a key never seen.
     fn declare(&mut self, place: Place) {
         for rule in self.rules_of(place) {
@@ -273,7 +276,8 @@ impl Writer<'_> {
             .flat_map(|rule| [variable(rule, "$at"), variable(rule, "$used")])
             .collect();
         let lists = rules.iter().filter(|(_, piece)| !piece.kind.is_meter());
-        let lists: String = lists.map(|rule| format!(" .. {}", variable(rule, Source::of(rule.1.kind).packed))).collect();
+        let lists: String =
+            lists.map(|rule| format!(" .. {}", variable(rule, Source::of(rule.1.kind).packed))).collect();
         let fixed = HEADER_BYTES + 7 * meters.len();
         let formats = format!(">I6I7{}", "I7".repeat(meters.len()));
         let each = |before: &str, after: &str| -> String {
@@ -343,59 +347,6 @@ fn split_block<'l, 's>(lines: &'l [&'s str], from: usize) -> (&'l [&'s str], &'l
     (&lines[from..], &[], lines.len())
 }
 
-/// The library functions a script uses, as locals: looking one up in its table takes longer than calling it. One that
-/// is called in one place only is looked up there.
-fn imports(body: &str) -> String {
-    let used = IMPORTS.iter().filter(|(name, _)| calls(body, name).next().is_some());
-    let (names, values): (Vec<&str>, Vec<&str>) = used.copied().unzip();
-    format!("local {} = {}\n", names.join(", "), values.join(", "))
-}
-
-/// Where a function of this name is called.
-fn calls<'a>(text: &'a str, name: &str) -> impl Iterator<Item = usize> + use<'a> {
-    let call = format!("{name}(");
-    let found: Vec<usize> = text.match_indices(&call).map(|(place, _)| place).collect();
-    let is_word = |place: &usize| !text[..*place].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    found.into_iter().filter(move |place| is_word(place))
-}
-
-/// Rounding written out: a call of `ceil` takes ten times as long as what it computes.
-fn rounded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((place, name)) =
-        ["floor", "ceil"].iter().filter_map(|name| Some((calls(rest, name).next()?, *name))).min()
-    {
-        let inside = place + name.len() + 1;
-        let length = closing(&rest[inside..]);
-        let number = rounded(&rest[inside..inside + length]);
-        out.push_str(&rest[..place]);
-        let written = if name == "ceil" {
-            format!("({number} + -({number}) % 1)")
-        } else {
-            format!("({number} - ({number}) % 1)")
-        };
-        out.push_str(&written);
-        rest = &rest[inside + length + 1..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Where the parenthesis that was opened before this text is closed.
-fn closing(text: &str) -> usize {
-    let mut depth = 0;
-    for (place, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' if depth == 0 => return place,
-            ')' => depth -= 1,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
 /// Functions that an algorithm needs, once each.
 fn prelude(shape: &Shape) -> String {
     let mut seen = HashSet::new();
@@ -404,16 +355,6 @@ fn prelude(shape: &Shape) -> String {
     let code = lines.map(|line| line.trim()).filter(|line| !line.is_empty() && !line.starts_with("--"));
     code.map(|line| format!("{line}\n")).collect()
 }
-
-const IMPORTS: [(&str, &str); 7] = [
-    ("call", "redis.call"),
-    ("unpack", "struct.unpack"),
-    ("pack", "struct.pack"),
-    ("sub", "string.sub"),
-    ("format", "string.format"),
-    ("concat", "table.concat"),
-    ("rep", "string.rep"),
-];
 
 /// The tag and the time of writing.
 const HEADER_BYTES: usize = 13;

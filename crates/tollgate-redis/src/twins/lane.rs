@@ -3,7 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use redis::Value;
-use tollgate_core::{LeaseId, Micros, Period, Policy, Release, Rule, Subject, Take, Verb, algorithm::Limiting, take_together};
+use tollgate_core::{
+    LeaseId, Micros, Period, Policy, Release, Rule, Subject, Take, Verb, algorithm::Limiting, take_together,
+};
 use tollgate_testkit::random::{Kind, Random};
 
 use crate::{
