@@ -3,7 +3,7 @@
 //! A choice of two rather than a trait object or an async seam: answers from memory stay plain calls, since ten million
 //! of them are made in one run.
 
-use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, Verb};
+use tollgate_core::{Ask, Carry, Decision, Micros, Policy, Store, Verb};
 use tollgate_memory::{InstalledPolicy, ManualClock, MemoryConfig, MemoryStore};
 use tollgate_redis::Address;
 

@@ -3,10 +3,7 @@
 use tollgate_redis::{LinkSettings, RedisConfig};
 use tollgate_testkit::servers::RedisServer;
 
-use crate::{
-    SECOND, SLACK, calls, cycles,
-    traffic::{Traffic, patient},
-};
+use crate::{PATIENCE, SECOND, SLACK, calls, cycles, traffic::Traffic};
 
 /// Calls under way may have been carried out or not: their fate is unknown, they are counted and never sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,14 +20,19 @@ async fn killed_connections_are_made_again_and_no_call_is() {
     assert!(books.counts.reconnects >= cycles());
 }
 
-/// The same with time enough: those who come while there is no connection wait for the next one.
+/// The same with time enough, and a breaker that does not mind: those who come while there is no connection wait for the
+/// next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_calls_under_way_are_lost_with_a_connection() {
     let server = RedisServer::start();
-    let traffic = Traffic::start("client kill, patient", &server.url(), patient()).await;
+    let mut link = LinkSettings::default();
+    (link.breaker.failures_in_a_row, link.breaker.calls_to_judge) = (u32::MAX, u32::MAX);
+    let redial_max = link.redial_max;
+    let config = RedisConfig::default().link(link).deadline(PATIENCE);
+    let traffic = Traffic::start("client kill, patient", &server.url(), config).await;
     for _ in 0..cycles() {
         // A connection that has not held for long is not replaced at once: the server may be throwing everybody out.
-        traffic.calls_for(LinkSettings::default().redial_max + SLACK).await;
+        traffic.calls_for(redial_max + SLACK).await;
         let _ = server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).expect_ok();
     }
     traffic.calls(calls()).await;
