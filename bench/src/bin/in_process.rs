@@ -255,24 +255,26 @@ fn measure(contestants: &[Box<dyn Contestant>; 4], keys: &Keys, threads: usize, 
     best.map(|time| time.as_secs_f64() * 1e9 / (threads * options.checks) as f64)
 }
 
+/// From the moment the first thread begins to the moment the last one ends, by their own watches: whoever only waits for
+/// them may be woken late.
 fn round(contestant: &dyn Contestant, keys: &Keys, threads: usize, checks: usize) -> Duration {
-    let start = Barrier::new(threads + 1);
+    let start = Barrier::new(threads);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
                 let (start, from) = (&start, keys.asked.len() * thread / threads);
                 scope.spawn(move || {
                     start.wait();
+                    let began = Instant::now();
                     contestant.run(&keys.asked, from, checks);
+                    (began, Instant::now())
                 })
             })
             .collect();
-        start.wait();
-        let began = Instant::now();
-        for worker in workers {
-            worker.join().expect("a worker that ends");
-        }
-        began.elapsed()
+        let times: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("a worker that ends")).collect();
+        let first = times.iter().map(|(began, _)| *began).min().expect("at least one thread");
+        let last = times.iter().map(|(_, ended)| *ended).max().expect("at least one thread");
+        last - first
     })
 }
 
