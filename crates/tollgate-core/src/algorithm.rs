@@ -15,6 +15,7 @@ mod state;
 mod stepwise;
 mod window;
 
+pub(crate) use bucket::Poured;
 pub use bucket::{Bucket, lowest_terms};
 pub use counter::{Counter, CounterState};
 pub use leases::{Lease, LeaseState, Leases};

@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{Algorithm, Charge, Limiting, Look, Meter, State, Tried, Weighed, stepped_back},
+    algorithm::{Algorithm, Bucket, Charge, Limiting, Look, Meter, Poured, State, Tried, Weighed, stepped_back},
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
     policy::{Block, Policy, ReadyRule, Subject},
@@ -93,12 +93,10 @@ pub struct Metered {
 fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, horizon: Micros, now: Micros) -> Metered {
     let now = now.min(MAX_TIME);
     if take.max_wait == Micros::ZERO
-        && let Some(Tried { retry_after, remaining, reset_after }) = algorithm.try_quickly(state, take.cost, now)
+        && let Some(tried) = algorithm.try_quickly(state, take.cost, now)
     {
-        let passes = retry_after == Micros::ZERO;
-        let verdict = if passes { Verdict::Allow { wait: retry_after } } else { Verdict::Deny { retry_after } };
-        let rule = RuleDecision { verdict, limit: algorithm.limit(), remaining, reset_after, shadow: false };
-        return Metered { rule, changed: passes, promised: None };
+        let rule = told_at_once(algorithm, tried);
+        return Metered { rule, changed: rule.is_allowed(), promised: None };
     }
     let moved = algorithm.follow(state, now) > Micros::ZERO;
     let (mut charged, mut promised) = (false, None);
@@ -122,6 +120,58 @@ fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, ho
     let rule =
         RuleDecision { verdict, limit: algorithm.limit(), remaining: look.remaining, reset_after, shadow: false };
     Metered { rule, changed: charged || moved, promised }
+}
+
+/// The one rule of a policy that is a bucket, enforced, and tells nobody to wait: what most policies are. It fits in a
+/// store's own handle of the policy, and decides without looking anything up.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainBucket(Bucket);
+
+impl PlainBucket {
+    /// The bucket of a policy that is nothing else.
+    pub fn of(policy: &Policy) -> Option<Self> {
+        match policy.rules() {
+            [rule] if !rule.is_shadow() => match rule.limiting() {
+                Limiting::Bucket(bucket) if !bucket.is_shaped() => Some(Self(*bucket)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A take by somebody who does not wait, while the clock runs forward: decided, and neither written nor told yet.
+    /// `None` where there is more to say; that is for [`Policy::take_metered`].
+    #[inline(always)]
+    pub fn take(&self, meter: Meter, take: &Take, now: Micros) -> Option<PlainTake> {
+        if take.max_wait > Micros::ZERO {
+            return None;
+        }
+        self.0.pour(&meter, take.cost, now.min(MAX_TIME)).map(PlainTake)
+    }
+
+    /// What the meter is to be from now on, if the take is allowed. Else it stays as it was.
+    #[inline(always)]
+    pub fn charged(&self, PlainTake(poured): PlainTake, now: Micros) -> Option<Meter> {
+        self.0.charged(poured, now.min(MAX_TIME))
+    }
+
+    /// The answer in full.
+    #[inline(always)]
+    pub fn tell(&self, PlainTake(poured): PlainTake) -> RuleDecision {
+        told_at_once(&self.0, self.0.tried(poured))
+    }
+}
+
+/// A take under a [`PlainBucket`] on its way: whoever shares the meter with others writes it first, and tells then.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PlainTake(Poured);
+
+#[inline(always)]
+fn told_at_once(algorithm: &impl Algorithm, Tried { retry_after, remaining, reset_after }: Tried) -> RuleDecision {
+    let passes = retry_after == Micros::ZERO;
+    let verdict = if passes { Verdict::Allow { wait: retry_after } } else { Verdict::Deny { retry_after } };
+    RuleDecision { verdict, limit: algorithm.limit(), remaining, reset_after, shadow: false }
 }
 
 /// What a rule answers that could let the request pass at these moments.

@@ -116,6 +116,7 @@ impl Decision {
     }
 
     /// May the request go, now or after its wait?
+    #[inline]
     pub fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allow { .. })
     }
@@ -162,6 +163,14 @@ impl Decision {
             DecidedBy::Block => self.rules.iter().min_by_key(|rule| rule.remaining),
             DecidedBy::Nothing => None,
         }
+    }
+}
+
+impl RuleDecision {
+    /// Would this rule alone let the request go, now or after its wait?
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.verdict, Verdict::Allow { .. })
     }
 }
 

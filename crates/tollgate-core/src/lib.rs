@@ -54,7 +54,7 @@ mod verb;
 pub use algorithm::LeaseId;
 pub use calendar::{Calendar, CalendarUnit, UtcOffset};
 pub use change::{Carry, carry_over};
-pub use decide::{Metered, Party, Step, take_together};
+pub use decide::{Metered, Party, PlainBucket, PlainTake, Step, take_together};
 pub use decision::{DecidedBy, Decision, RuleDecision, Source, Verdict};
 pub use elsewhere::{looked_at_elsewhere, taken_elsewhere};
 pub use error::{PolicyError, Problem, RuleError};

@@ -11,7 +11,10 @@ use crate::decision::RuleDecision;
 #[derive(Clone)]
 pub struct RulesTold(Told);
 
+/// Which of them it is stands in a place of its own. Hidden in the verdict, as a compiler would have it, it could not be
+/// known before the verdict is, and whoever drops a decision has to know it.
 #[derive(Clone)]
+#[repr(u8)]
 enum Told {
     One(RuleDecision),
     Many(Pooled),

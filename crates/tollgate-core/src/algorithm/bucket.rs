@@ -35,8 +35,9 @@ pub struct Bucket {
     capacity: u64,
     /// Units in one permit (p').
     unit: u64,
-    /// 2^64 ÷ unit, rounded down: multiplying by it is faster than dividing by the unit.
+    /// Multiplying by this and shifting is faster than dividing by the unit; see [`reciprocal`].
     per_unit: u64,
+    per_unit_shift: u32,
     /// Units that drain every microsecond (a').
     drain: u64,
     /// How far back the clock may step before the state moves with it.
@@ -53,12 +54,22 @@ struct Level {
     used: u64,
 }
 
+/// What a plain try comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Poured {
+    /// Units that are free when it is over; below zero while there are debts.
+    pub(crate) free: i64,
+    /// Units that did not fit; if there are any, none was taken.
+    pub(crate) over: u64,
+}
+
 impl Bucket {
     /// `None` if the capacity is too large to count in exact units.
     pub(crate) fn new(permits: u64, limit: u64, per: Micros, shaped: bool) -> Option<Self> {
         let (drain, unit) = lowest_terms(limit, per);
         let capacity = permits.checked_mul(unit).filter(|&units| units < MAX_CAPACITY_UNITS)?;
-        Some(Self { permits, capacity, unit, per_unit: u64::MAX / unit, drain, tolerance: tolerance(per), shaped })
+        let (per_unit, per_unit_shift) = reciprocal(unit);
+        Some(Self { permits, capacity, unit, per_unit, per_unit_shift, drain, tolerance: tolerance(per), shaped })
     }
 
     /// Units in one permit.
@@ -99,6 +110,49 @@ impl Bucket {
         Meter { at: level.base, used: permits.saturating_mul(self.unit).min(MAX_LEVEL) }
     }
 
+    /// A plain try of a bucket that tells nobody to wait, while the clock runs forward. `None` where there is more to say.
+    ///
+    /// A processor waits for the clock longer than for anything else here, so as little as possible is left to do once
+    /// the time is known.
+    #[inline(always)]
+    pub(crate) fn pour(&self, state: &Meter, cost: u64, now: Micros) -> Option<Poured> {
+        if now < state.at || cost == 0 || cost > self.permits {
+            return None;
+        }
+        let capacity = self.capacity.cast_signed();
+        // Levels, times and capacities are below 2^53, so none of this wraps.
+        let free = if self.drain == 1 {
+            let when_full = capacity - (state.at.0 + state.used).cast_signed();
+            (now.0.cast_signed() + when_full).min(capacity)
+        } else {
+            let drained = (now.0 - state.at.0).saturating_mul(self.drain);
+            capacity - state.used.saturating_sub(drained).cast_signed()
+        };
+        let left = free - (cost * self.unit).cast_signed();
+        Some(if left >= 0 { Poured { free: left, over: 0 } } else { Poured { free, over: left.unsigned_abs() } })
+    }
+
+    /// The state after it, if it was allowed.
+    #[inline(always)]
+    pub(crate) fn charged(&self, poured: Poured, now: Micros) -> Option<Meter> {
+        (poured.over == 0).then(|| Meter { at: now, used: self.used_beside(poured.free) })
+    }
+
+    /// What a caller is told of it.
+    #[inline(always)]
+    pub(crate) fn tried(&self, Poured { free, over }: Poured) -> Tried {
+        Tried {
+            retry_after: self.time_to_drain(over),
+            remaining: self.whole_permits(free.max(0).cast_unsigned()),
+            reset_after: self.time_to_drain(self.used_beside(free)),
+        }
+    }
+
+    #[inline(always)]
+    fn used_beside(&self, free: i64) -> u64 {
+        (self.capacity.cast_signed() - free).cast_unsigned()
+    }
+
     #[inline]
     fn level(&self, state: &Meter, now: Micros) -> Level {
         let drained = (now - state.at).0.saturating_mul(self.drain);
@@ -112,9 +166,8 @@ impl Bucket {
     #[inline]
     fn whole_permits(&self, units: u64) -> u64 {
         #[allow(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product fits 64 bits")]
-        let about = ((u128::from(units) * u128::from(self.per_unit)) >> 64) as u64;
-        // Units stay below 2^52, so rounding the factor down costs one permit at most.
-        about + u64::from((about + 1) * self.unit <= units)
+        let scaled = ((u128::from(units << 1) * u128::from(self.per_unit)) >> 64) as u64;
+        scaled >> self.per_unit_shift
     }
 
     /// When `units` of the level will have drained.
@@ -126,7 +179,13 @@ impl Bucket {
     #[inline]
     fn time_to_drain(&self, units: u64) -> Micros {
         // Most quotas reduce to one unit a microsecond, and divisions are slow.
-        Micros(if self.drain == 1 { units } else { units.div_ceil(self.drain) })
+        Micros(if self.drain == 1 { units } else { self.divided_by_drain(units) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn divided_by_drain(&self, units: u64) -> u64 {
+        units.div_ceil(self.drain)
     }
 }
 
@@ -168,22 +227,14 @@ impl Algorithm for Bucket {
 
     #[inline(always)]
     fn try_quickly(&self, state: &mut Meter, cost: u64, now: Micros) -> Option<Tried> {
-        if now < state.at || cost == 0 || cost > self.permits || self.shaped {
+        if self.shaped {
             return None;
         }
-        let drained = (now.0 - state.at.0).saturating_mul(self.drain);
-        let before = state.used.saturating_sub(drained);
-        let after = before + cost * self.unit;
-        let over = after.saturating_sub(self.capacity);
-        let used = if over == 0 { after } else { before };
-        if over == 0 {
-            *state = Meter { at: now, used };
+        let poured = self.pour(state, cost, now)?;
+        if let Some(charged) = self.charged(poured, now) {
+            *state = charged;
         }
-        Some(Tried {
-            retry_after: self.time_to_drain(over),
-            remaining: self.whole_permits(self.capacity.saturating_sub(used)),
-            reset_after: self.time_to_drain(used),
-        })
+        Some(self.tried(poured))
     }
 
     fn penalize(&self, state: &mut Meter, charge: Charge, now: Micros) {
@@ -241,6 +292,17 @@ pub fn lowest_terms(limit: u64, per: Micros) -> (u64, u64) {
     (limit / common, per.0 / common)
 }
 
+/// A factor f and a shift s such that n ÷ d = 2n × f ÷ 2^64 ÷ 2^s, both rounded down, for every n below 2^52.
+///
+/// With 2^s the first power of two not below d, f is 2^(52 + s) ÷ d rounded up, as far left in its word as it goes. That
+/// is too much by less than d ÷ 2^(52 + s) of a permit for each unit, and so by less than 1 ÷ d for all of them: never
+/// enough to reach the next whole number.
+fn reciprocal(d: u64) -> (u64, u32) {
+    let shift = d.next_power_of_two().ilog2();
+    let factor = (1_u128 << (52 + shift)).div_ceil(u128::from(d)) << 11;
+    (u64::try_from(factor).unwrap_or(u64::MAX), shift)
+}
+
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
@@ -248,6 +310,36 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The short way says and does what the long one does.
+    #[test]
+    fn a_plain_try_is_weigh_charge_and_look_in_one() {
+        let mut random = 7_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 11) % below
+        };
+        for round in 0..300_000 {
+            let (permits, limit) = (1 + next(50), 1 + next(30));
+            let per = Micros([1_000, 1_000_000, 60_000_000][usize::try_from(round % 3).unwrap()]);
+            let bucket = Bucket::new(permits, limit, per, false).unwrap();
+            // Now and then in debt, as after a penalty or a change of the quota.
+            let state = Meter { at: Micros(1 << 40), used: next(bucket.capacity * 5 / 4 + 2) };
+            let now = state.at + Micros(next(per.0 * 3));
+            let cost = 1 + next(permits);
+
+            let (mut quick, mut slow) = (state, state);
+            let tried = bucket.try_quickly(&mut quick, cost, now).unwrap();
+            let weighed = bucket.weigh(&state, cost, now);
+            if weighed.free_at == now {
+                bucket.charge(&mut slow, Charge { cost, at: now, lease: Default::default() }, now);
+            }
+            let look = bucket.look(&slow, now);
+            let reset_after = look.rests_at - now;
+            assert_eq!(tried, Tried { retry_after: weighed.free_at - now, remaining: look.remaining, reset_after });
+            assert_eq!(quick, slow, "{bucket:?} {state:?} {cost} at {now}");
+        }
+    }
 
     /// The factor stands in for a division, so it must give the same for every unit and level there can be.
     #[test]
