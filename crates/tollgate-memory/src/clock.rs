@@ -26,11 +26,9 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct SystemClock {
     ticks: quanta::Clock,
-    /// Tick count when we began.
-    started: u64,
     /// Microseconds in 2^64 ticks.
     micros: u64,
-    /// What to add to the microseconds counted since we began.
+    /// What to add to the microseconds counted, to arrive at the wall clock; below zero it wraps.
     offset: AtomicU64,
     /// At which tick count to look at the wall clock again.
     look_again: AtomicU64,
@@ -43,13 +41,12 @@ impl SystemClock {
         // A nanosecond is a tick or less, so what 2^40 ticks come to, times 2^24, fits.
         let micros = (u128::from(ticks.delta_as_nanos(0, 1 << 40)) << 24) / 1_000;
         let clock = Self {
-            started: ticks.raw(),
             ticks,
             micros: u64::try_from(micros).unwrap_or(u64::MAX),
             offset: AtomicU64::new(0),
             look_again: AtomicU64::new(0),
         };
-        clock.set_right(clock.started);
+        clock.set_right(clock.ticks.raw());
         clock
     }
 
@@ -57,7 +54,7 @@ impl SystemClock {
     fn counted(&self, ticks: u64) -> u64 {
         // The upper half of a 128-bit product always fits 64 bits.
         #[allow(clippy::cast_possible_truncation)]
-        let micros = ((u128::from(ticks.wrapping_sub(self.started)) * u128::from(self.micros)) >> 64) as u64;
+        let micros = ((u128::from(ticks) * u128::from(self.micros)) >> 64) as u64;
         micros
     }
 
@@ -66,7 +63,7 @@ impl SystemClock {
     fn set_right(&self, ticks: u64) {
         let per_micro = (u64::MAX / self.micros.max(1)).max(1);
         self.look_again.store(ticks.saturating_add(LOOK_EVERY * per_micro), Ordering::Relaxed);
-        self.offset.store(wall_clock().0.saturating_sub(self.counted(ticks)), Ordering::Relaxed);
+        self.offset.store(wall_clock().0.wrapping_sub(self.counted(ticks)), Ordering::Relaxed);
     }
 }
 
@@ -77,7 +74,7 @@ impl Clock for SystemClock {
         if ticks >= self.look_again.load(Ordering::Relaxed) {
             self.set_right(ticks);
         }
-        Micros(self.counted(ticks) + self.offset.load(Ordering::Relaxed))
+        Micros(self.counted(ticks).wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
 }
 
@@ -185,7 +182,7 @@ mod tests {
     fn counted_ticks_are_microseconds() {
         let clock = SystemClock::new();
         let a_second = clock.ticks.delta_as_nanos(0, 1_000_000_000);
-        let counted = clock.counted(clock.started + 1_000_000_000);
+        let counted = clock.counted(1_000_000_000);
         assert!(counted.abs_diff(a_second / 1_000) <= 1, "{counted} µs for {a_second} ns");
     }
 

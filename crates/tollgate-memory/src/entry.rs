@@ -35,21 +35,26 @@ impl VersionId {
 
 impl KeyWords {
     /// Short keys whole; of long ones a second hash, to tell almost all of them apart without looking them up.
-    ///
-    /// Eight bytes and more are read as the first eight and the last eight, which may overlap: the length says how. So
-    /// nothing is copied, and two words tell keys of one length apart.
     #[inline]
     pub(crate) fn of(key: &[u8], second_hash: impl FnOnce() -> u64) -> Self {
+        Self::of_short(key).unwrap_or_else(|| Self { length: LONG, words: [second_hash(), 0] })
+    }
+
+    /// Eight bytes and more are read as the first eight and the last eight, which may overlap: the length says how. So
+    /// nothing is copied, and two words tell keys of one length apart.
+    #[inline(always)]
+    pub(crate) fn of_short(key: &[u8]) -> Option<Self> {
         let length = key.len() as u64;
-        if let (Some(first), Some(last), ..=INLINE) = (key.first_chunk(), key.last_chunk(), key.len()) {
-            Self { length, words: [u64::from_le_bytes(*first), u64::from_le_bytes(*last)] }
+        let words = if let (Some(first), Some(last), ..=INLINE) = (key.first_chunk(), key.last_chunk(), key.len()) {
+            [u64::from_le_bytes(*first), u64::from_le_bytes(*last)]
         } else if let (Some(first), Some(last), ..8) = (key.first_chunk(), key.last_chunk(), key.len()) {
-            Self { length, words: [u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()] }
+            [u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()]
         } else if key.len() < 4 {
-            Self { length, words: [key.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0] }
+            [key.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0]
         } else {
-            Self { length: LONG, words: [second_hash(), 0] }
-        }
+            return None;
+        };
+        Some(Self { length, words })
     }
 
     #[inline]
@@ -114,9 +119,10 @@ impl Entry {
         self.0[3] = u64::from(place);
     }
 
-    /// The key as it was looked up; of a long one the second word is its place, which is no part of it.
+    /// The key as it was looked up. (Of a long one the last word is its place, which is no part of it.)
     pub(crate) fn key(&self) -> KeyWords {
-        KeyWords { length: self.0[1] >> LENGTH_SHIFT & 31, words: [self.0[2], self.0[3]] }
+        let length = self.0[1] >> LENGTH_SHIFT & 31;
+        KeyWords { length, words: [self.0[2], if length == LONG { 0 } else { self.0[3] }] }
     }
 
     #[inline]

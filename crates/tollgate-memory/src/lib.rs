@@ -28,6 +28,7 @@
 
 mod clock;
 mod entry;
+mod hash;
 mod hot;
 mod policies;
 pub mod seqlock;

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Five words, in one cache line with their sequence number.
+/// Five words and their sequence number: small enough for one cache line.
 #[derive(Debug)]
-#[repr(align(64))]
 pub struct SeqLock {
     sequence: AtomicU64,
     words: [AtomicU64; WORDS],

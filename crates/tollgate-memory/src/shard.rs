@@ -8,12 +8,8 @@
 //! that is being limited: whoever could push those out could lift his own limit. If only such are found, the
 //! newcomer is counted together with all others in that plight.
 
-use std::{
-    hash::{BuildHasher, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use foldhash::quality::FixedState;
 use tollgate_core::{
     Block, Carry, Decision, Metered, Micros, Party, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
     algorithm::{Meter, State},
@@ -22,7 +18,8 @@ use tollgate_core::{
 
 use crate::{
     entry::{Entry, KeyWords, VersionId},
-    hot::Hot,
+    hash::KeyHasher,
+    hot::{Hot, SET_KEYS},
     policies::{Policies, PolicyId},
     slab::Slab,
     stats::Stats,
@@ -50,13 +47,34 @@ pub(crate) struct Shard {
     overflow: Vec<(VersionId, Subject)>,
     budget: usize,
     decisions: u32,
-    hasher: FixedState,
+    hasher: KeyHasher,
     /// Which of the shards this is.
     number: usize,
     hot: Arc<Hot>,
-    /// The last key that each pair of hot slots was missed by.
-    missed: Box<[u32]>,
+    sets: Box<[HotSet]>,
     pub(crate) stats: Stats,
+}
+
+/// What a shard knows of a set of hot slots, in one word, because a million keys are in need of every cache line: the last
+/// key that it was missed by, and in the lowest bits how many slots are free.
+#[derive(Clone, Copy, Debug)]
+struct HotSet(u32);
+
+impl HotSet {
+    const EMPTY: Self = Self(SET_KEYS as u32);
+    const FREE: u32 = 7;
+
+    fn has_room(self) -> bool {
+        self.0 & Self::FREE > 0
+    }
+
+    /// Notes who it was missed by; says whether that was the last one as well.
+    #[inline]
+    fn is_missed_again_by(&mut self, Place(who): Place) -> bool {
+        let before = self.0;
+        self.0 = who & !Self::FREE | before & Self::FREE;
+        (before ^ who) & !Self::FREE == 0
+    }
 }
 
 /// A key on its way through the store: hashed once.
@@ -69,10 +87,10 @@ pub(crate) struct Hashed<'a> {
 }
 
 impl<'a> Hashed<'a> {
-    #[inline]
-    pub(crate) fn new(hasher: &FixedState, policy: PolicyId, key: &'a [u8]) -> Self {
-        let words = KeyWords::of(key, || hasher.hash_one(key));
-        Self { policy, key, hash: hash_of(hasher, policy, words), words }
+    #[inline(always)]
+    pub(crate) fn new(hasher: &KeyHasher, policy: PolicyId, key: &'a [u8]) -> Self {
+        let words = hasher.words_of(key);
+        Self { policy, key, hash: hasher.hash(policy, words), words }
     }
 
     #[inline]
@@ -83,7 +101,7 @@ impl<'a> Hashed<'a> {
 
 /// Deciding
 impl Shard {
-    pub(crate) fn new(number: usize, budget: usize, hasher: FixedState, hot: Arc<Hot>) -> Self {
+    pub(crate) fn new(number: usize, budget: usize, hasher: KeyHasher, hot: Arc<Hot>) -> Self {
         Self {
             table: Table::new(),
             subjects: Slab::new(),
@@ -95,7 +113,7 @@ impl Shard {
             budget,
             decisions: 0,
             hasher,
-            missed: vec![0; hot.pairs_each()].into(),
+            sets: vec![HotSet::EMPTY; hot.sets_each()].into(),
             number,
             hot,
             stats: Stats::default(),
@@ -303,19 +321,8 @@ fn mark_if_denied(entry: &mut Entry, decision: &Decision) {
     }
 }
 
-/// Long keys are hashed by their second hash, so that moving an entry never needs to look its key up.
-#[inline]
-fn hash_of(hasher: &FixedState, PolicyId(policy): PolicyId, words: KeyWords) -> u64 {
-    let [first, last] = words.both();
-    let which = u64::from(policy) << 8 | words.length();
-    let mut hasher = hasher.build_hasher();
-    hasher.write_u64(first ^ which.rotate_left(24));
-    hasher.write_u64(if words.is_long() { 0 } else { last });
-    hasher.finish()
-}
-
-fn hash_entry(entry: &Entry, policies: &Policies, hasher: &FixedState) -> u64 {
-    hash_of(hasher, policies.id(entry.version()), entry.key())
+fn hash_entry(entry: &Entry, policies: &Policies, hasher: &KeyHasher) -> u64 {
+    hasher.hash(policies.id(entry.version()), entry.key())
 }
 
 #[inline]

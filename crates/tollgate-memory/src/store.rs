@@ -1,20 +1,20 @@
 //! The store: shards, a clock, and the order in which locks are taken.
 
-use std::{cell::Cell, fmt, future, sync::Arc};
+use std::{fmt, future, sync::Arc};
 
-use foldhash::quality::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 use tollgate_core::{
-    Ask, Carry, Decision, Immediate, Micros, Party, Policy, Source, Store, StoreError, Take, Verb,
-    bounds::MAX_KEY_BYTES, take_together,
+    Ask, Carry, Decision, Immediate, Micros, Party, PlainBucket, Policy, Source, Store, StoreError, Take, Verb,
+    bounds::{MAX_KEY_BYTES, MAX_TIME},
+    take_together,
 };
 
 use crate::{
     clock::{Clock, SystemClock},
-    entry::VersionId,
-    hot::Hot,
+    entry::{KeyWords, VersionId},
+    hash::{KeyHasher, Salt},
+    hot::{Hot, SET_BYTES, SET_KEYS, Tag, Visit, WantedKey},
     policies::{Policies, PolicyId},
-    seqlock::SeqLock,
     shard::{Hashed, Home, Out, Shard},
     stats::Stats,
 };
@@ -31,7 +31,7 @@ struct Inner<C> {
     /// The busiest keys, decided about without a lock.
     hot: Arc<Hot>,
     shards: Box<[Padded]>,
-    hasher: FixedState,
+    hasher: KeyHasher,
     clock: C,
     budget: usize,
 }
@@ -41,13 +41,22 @@ struct Inner<C> {
 struct Padded(Mutex<Shard>);
 
 /// A policy that a [`MemoryStore`] has been told about.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct InstalledPolicy {
     id: PolicyId,
     /// The version this was returned for. Hot keys are decided about under it as long as it is the newest; after that
     /// the shards, which know the newest, decide.
     version: VersionId,
     policy: Arc<Policy>,
+    short_way: Option<ShortWay>,
+}
+
+/// What it takes to decide about a hot key of a policy that is one plain bucket, close at hand.
+#[derive(Clone, Copy)]
+struct ShortWay {
+    salt: Salt,
+    tag: Tag,
+    bucket: PlainBucket,
 }
 
 /// How a [`MemoryStore`] is to be made.
@@ -103,14 +112,13 @@ impl<C: Clock> MemoryStore<C> {
 
     /// A store of any size on any clock.
     pub fn with(config: MemoryConfig, clock: C) -> Self {
-        // Keys are chosen by strangers, so where they lie must not be foreseeable.
-        let hasher = FixedState::with_seed(random_seed());
+        let hasher = KeyHasher::random();
         // Small budgets get few shards: each needs room for a handful of keys.
         let shards = config.shards.min((config.budget_bytes / SMALLEST_SHARD).max(1).next_power_of_two());
         let budget = config.budget_bytes / shards;
-        let pairs = (budget / HOT_SHARE / (2 * size_of::<SeqLock>())).min(HOT_KEYS / 2 / shards);
-        let pairs = if pairs == 0 { 0 } else { 1 << pairs.ilog2() };
-        let hot = Arc::new(Hot::new(shards, pairs));
+        let sets = (budget / HOT_SHARE / SET_BYTES).min(HOT_KEYS / usize::from(SET_KEYS) / shards);
+        let sets = if sets == 0 { 0 } else { 1 << sets.ilog2() };
+        let hot = Arc::new(Hot::new(shards, sets));
         let shard = |number| {
             let budget = budget - hot.bytes() / shards;
             Padded(Mutex::new(Shard::new(number, budget, hasher.clone(), Arc::clone(&hot))))
@@ -123,27 +131,80 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(always)]
     pub fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
-            ([ask], _) => self.decide_one(ask, verb),
-            (_, Verb::Take(take)) => self.take_several(asks, take),
-            _ => Err(StoreError::OneKeyOnly { verb: "this verb", found: asks.len() }),
+            ([ask], Verb::Take(take)) => self.take_one(ask, take),
+            _ => self.decide_otherwise(asks, verb),
         }
     }
 
+    /// What is here becomes part of the caller, so only the shortest way is: a short key, its hot slot, a plain bucket.
+    ///
+    /// The clock comes first because a processor takes longest over it, and can do all the rest meanwhile.
     #[inline(always)]
-    fn decide_one(&self, ask: &Ask<'_, InstalledPolicy>, verb: &Verb) -> Result<Decision, StoreError> {
-        let key = self.hashed(ask)?;
-        // Read before the lock: two threads may come in with their times crossed, which the clock guard takes care of.
-        let now = self.inner.clock.now();
-        let InstalledPolicy { version, policy, .. } = ask.policy;
-        if let Verb::Take(take) = verb
-            && let Some(rule) = self.inner.hot.take(key.hash, key.words, *version, policy, take, now)
+    fn take_one(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Result<Decision, StoreError> {
+        let inner = &*self.inner;
+        let now = inner.clock.now().min(MAX_TIME);
+        if let Some(ShortWay { salt, tag, bucket }) = &ask.policy.short_way
+            && let Some(words) = KeyWords::of_short(ask.key.as_bytes())
         {
-            if is_time_to_look_around() {
-                look_around(self.shard(&key), now);
+            let hash = inner.hasher.hash_under(*salt, words);
+            if !is_time_to_look_around(hash, now) {
+                match inner.hot.visit(WantedKey::new(hash, words, *tag)) {
+                    Visit::Here(visited) => {
+                        if let Some(plain) = bucket.take(visited.meter, take, now)
+                            && bucket.charged(plain, now).is_none_or(|meter| visited.write(meter))
+                        {
+                            return Ok(Decision::of_one(bucket.tell(plain), now));
+                        }
+                    }
+                    Visit::Elsewhere => {}
+                    Visit::Nowhere => return Ok(self.take_cold(ask.policy, ask.key, *take, hash, now)),
+                }
+            }
+        }
+        self.take_elsewhere(ask.policy, ask.key, *take, now)
+    }
+
+    /// A short key that is not hot. (What it is given are copies, so that the caller need not keep anything in memory.)
+    #[inline(never)]
+    fn take_cold(&self, policy: &InstalledPolicy, key: &str, take: Take, hash: u64, now: Micros) -> Decision {
+        let key = key.as_bytes();
+        let key = Hashed { policy: policy.id, key, hash, words: self.inner.hasher.words_of(key) };
+        take_locked(self.shard(hash), &key, &take, now)
+    }
+
+    /// All other ways.
+    #[inline(never)]
+    fn take_elsewhere(
+        &self,
+        policy: &InstalledPolicy,
+        key: &str,
+        take: Take,
+        now: Micros,
+    ) -> Result<Decision, StoreError> {
+        let key = self.hashed(&Ask { policy, key })?;
+        let shard = self.shard(key.hash);
+        let wanted = WantedKey::new(key.hash, key.words, Tag::new(policy.version));
+        if let Some(rule) = self.inner.hot.take(wanted, &policy.policy, &take, now) {
+            if is_time_to_look_around(key.hash, now) {
+                look_around(shard, now);
             }
             return Ok(Decision::of_one(rule, now));
         }
-        Ok(decide_locked(self.shard(&key), &key, verb, now))
+        Ok(take_locked(shard, &key, &take, now))
+    }
+
+    #[inline(never)]
+    fn decide_otherwise(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
+        match (asks, verb) {
+            ([ask], Verb::Take(take)) => self.take_one(ask, take),
+            ([ask], _) => {
+                let key = self.hashed(ask)?;
+                let now = self.inner.clock.now();
+                Ok(self.shard(key.hash).lock().decide(&key, verb, now))
+            }
+            (_, Verb::Take(take)) => self.take_several(asks, take),
+            _ => Err(StoreError::OneKeyOnly { verb: "this verb", found: asks.len() }),
+        }
     }
 
     /// Locks every shard concerned, lowest first, so that no two requests can wait for each other.
@@ -154,13 +215,13 @@ impl<C: Clock> MemoryStore<C> {
         }) {
             return Err(StoreError::SameKeyTwice { key: asks[again].key.to_owned() });
         }
-        let mut wanted: Vec<usize> = keys.iter().map(|key| self.shard_index(key)).collect();
+        let mut wanted: Vec<usize> = keys.iter().map(|key| self.shard_index(key.hash)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let mut locked: Vec<_> = wanted.iter().map(|&index| (index, self.inner.shards[index].0.lock())).collect();
         let now = self.inner.clock.now();
         let mut shard_of = |key: &Hashed<'_>| {
-            let index = self.shard_index(key);
+            let index = self.shard_index(key.hash);
             locked.iter().position(|(shard, _)| *shard == index).unwrap_or(0)
         };
         let places: Vec<usize> = keys.iter().map(&mut shard_of).collect();
@@ -228,17 +289,14 @@ impl<C: Clock> MemoryStore<C> {
         Ok(Hashed::new(&self.inner.hasher, ask.policy.id, key))
     }
 
-    #[inline(always)]
-    fn shard_index(&self, key: &Hashed<'_>) -> usize {
-        // The upper half of the hash says where in the shard; the lower half, which shard.
-        usize::try_from(key.hash & (self.inner.shards.len() as u64 - 1)).unwrap_or(0)
-    }
-}
-
-impl<C: Clock> MemoryStore<C> {
     #[inline]
-    fn shard(&self, key: &Hashed<'_>) -> &Mutex<Shard> {
-        &self.inner.shards[self.shard_index(key)].0
+    fn shard_index(&self, hash: u64) -> usize {
+        Hot::shard_of(hash, self.inner.shards.len())
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.inner.shards[self.shard_index(hash)].0
     }
 }
 
@@ -298,7 +356,9 @@ impl<C: Clock> Store for MemoryStore<C> {
             shard.0.lock().install(&policy, carry);
         }
         let (version, _) = first.policies.newest(id);
-        Ok(InstalledPolicy { id, version, policy })
+        let (salt, tag) = (self.inner.hasher.salt(id), Tag::new(version));
+        let short_way = PlainBucket::of(&policy).map(|bucket| ShortWay { salt, tag, bucket });
+        Ok(InstalledPolicy { id, version, policy, short_way })
     }
 
     fn decide(
@@ -315,7 +375,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn tell(&self, ask: Ask<'_, InstalledPolicy>, verb: Verb) {
         // Nobody waits for an answer; the only error there is would be about a key too long to have been used before.
-        let _ = self.decide_one(&ask, &verb);
+        let _ = self.decide_otherwise(&[ask], &verb);
     }
 }
 
@@ -332,6 +392,12 @@ impl<C> Clone for MemoryStore<C> {
     }
 }
 
+impl fmt::Debug for InstalledPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstalledPolicy").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
 impl<C> fmt::Debug for MemoryStore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
@@ -341,12 +407,20 @@ impl<C> fmt::Debug for MemoryStore<C> {
     }
 }
 
-/// Hot keys pass the lock by, and with it the cleaning that others do; so now and then one of them does its share.
+#[inline]
+fn take_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, take: &Take, now: Micros) -> Decision {
+    let mut shard = shard.lock();
+    match shard.take_known(key, take, now) {
+        Some(rule) => Decision::of_one(rule, now),
+        None => shard.decide(key, &Verb::Take(*take), now),
+    }
+}
+
+/// Hot keys pass the lock by, and with it the cleaning that others do; so now and then one of them does its share. Which
+/// one is left to the clock and the key, as good as chance: a count would cost a tenth of the decision.
 #[inline(always)]
-fn is_time_to_look_around() -> bool {
-    let decisions = HOT_DECISIONS.get().wrapping_add(1);
-    HOT_DECISIONS.set(decisions);
-    decisions.is_multiple_of(LOOK_EVERY)
+fn is_time_to_look_around(hash: u64, now: Micros) -> bool {
+    (hash ^ now.0).is_multiple_of(LOOK_EVERY)
 }
 
 #[cold]
@@ -358,36 +432,14 @@ fn look_around(shard: &Mutex<Shard>, now: Micros) {
     }
 }
 
-thread_local! {
-    static HOT_DECISIONS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// The way through the lock, kept out of the way of those who do not need it.
-#[inline(never)]
-fn decide_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-    let mut shard = shard.lock();
-    if let Verb::Take(take) = verb
-        && let Some(rule) = shard.take_known(key, take, now)
-    {
-        return Decision::of_one(rule, now);
-    }
-    shard.decide(key, verb, now)
-}
-
-fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
-}
-
 /// 256 MiB.
 const DEFAULT_BUDGET: usize = 256 << 20;
 /// A shard with less than this could not hold a useful number of keys.
 const SMALLEST_SHARD: usize = 16 * 1024;
 /// Keys that may be hot at one time: a quarter of a megabyte, which a processor's cache holds.
 const HOT_KEYS: usize = 4_096;
-/// How often a thread's hot decisions look around, and at how many slots: twice as many as decisions under the lock do,
-/// because they come in one place at a time.
-const LOOK_EVERY: u32 = 256;
-const LOOK_AT: usize = 16;
+/// One in how many hot decisions looks around, and at how many slots: as many as decisions under the lock do.
+const LOOK_EVERY: u64 = 1_024;
+const LOOK_AT: usize = 32;
 /// The part of the budget that hot slots may take.
 const HOT_SHARE: usize = 16;

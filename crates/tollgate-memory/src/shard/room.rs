@@ -90,6 +90,7 @@ impl Shard {
     pub(crate) fn look_around(&mut self, slots: usize, now: Micros) {
         for _ in 0..slots.min(2 * self.table.slots()) {
             let index = self.next_hand();
+            self.take_home_if_rested(index, now);
             if self.standing(index, now).is_some_and(|standing| standing.rests_at <= now) {
                 self.remove(index);
                 self.stats.expired += 1;

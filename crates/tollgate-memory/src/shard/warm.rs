@@ -4,46 +4,83 @@
 
 use std::sync::Arc;
 
-use tollgate_core::algorithm::Meter;
+use tollgate_core::{
+    Micros, ReadyRule,
+    algorithm::{Algorithm, Meter, State},
+};
 
-use super::{Hashed, Shard, hash_entry, hash_of, place_of};
-use crate::{entry::VersionId, hot::HotKey, table::Place};
+use super::{Hashed, HotSet, Shard, hash_entry, place_of};
+use crate::{
+    entry::VersionId,
+    hot::{HotKey, Tag, WantedKey},
+};
 
 impl Shard {
-    /// Moves a key into a hot slot if it is the one that its pair of slots was last missed by.
+    /// Moves a key into a hot slot if one is free, or if the key is the one that its set of slots was last missed by.
     #[inline]
     pub(super) fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
-        let pair = self.hot.pair_in_shard(key.hash);
-        let Some(missed) = self.missed.get_mut(pair) else { return };
-        let Place(who) = key.place();
-        if std::mem::replace(missed, who) != who {
+        let Some(set) = self.sets.get_mut(self.hot.set_in_shard(key.hash)) else { return };
+        if !set.is_missed_again_by(key.place()) && !set.has_room() {
             return;
         }
+        self.move_in(index, key, version, meter);
+    }
+
+    #[cold]
+    fn move_in(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
         self.table.get_mut(index).set_hot(true);
-        if let Some(pushed_out) = self.hot.move_in(key.hash, HotKey { words: key.words, version, meter }) {
-            self.put_home(pushed_out);
+        match self.hot.move_in(key.hash, HotKey { words: key.words, version, meter }) {
+            Some(pushed_out) => self.put_home(pushed_out),
+            None => self.sets[self.hot.set_in_shard(key.hash)].0 -= 1,
         }
     }
 
     /// Takes a key's state out of its hot slot and back into the table.
     #[cold]
     pub(super) fn take_home(&mut self, index: usize) {
-        let entry = *self.table.get(index);
-        let hash = hash_entry(&entry, &self.policies, &self.hasher);
-        if let Some(meter) = self.hot.move_out(hash, entry.key(), entry.version()) {
+        let key = self.wanted(index);
+        if let Some(meter) = self.hot.move_out(key) {
+            self.sets[self.hot.set_in_shard(key.hash())].0 += 1;
             self.set_home(index, meter);
         }
     }
 
-    pub(super) fn put_home(&mut self, key: HotKey) {
-        let place = place_of(hash_of(&self.hasher, self.policies.id(key.version), key.words));
-        let found = self.table.find(place, |entry| entry.is_short(key.words, key.version));
+    /// Takes a key home that has come to rest where it is, so that it can be let go of.
+    pub(super) fn take_home_if_rested(&mut self, index: usize, now: Micros) {
+        let entry = self.table.get(index);
+        if !entry.is_hot() {
+            return;
+        }
+        let policy = self.policies.policy(entry.version());
+        let rests = |meter| {
+            let look = |rule: &ReadyRule| rule.limiting().look(&State::Meter(meter), now);
+            policy.rules().iter().all(|rule| look(rule).rests_at <= now)
+        };
+        // Where it is, a key is only ever charged. So if it would not rest as it was when it left, it does not now.
+        if !entry.meter().is_some_and(rests) {
+            return;
+        }
+        match self.hot.look_at(self.wanted(index)) {
+            Some(meter) if !rests(meter) => self.table.get_mut(index).set_meter(meter),
+            _ => self.take_home(index),
+        }
+    }
+
+    fn wanted(&self, index: usize) -> WantedKey {
+        let entry = self.table.get(index);
+        WantedKey::new(hash_entry(entry, &self.policies, &self.hasher), entry.key(), Tag::new(entry.version()))
+    }
+
+    fn put_home(&mut self, key: HotKey) {
+        let hash = self.hasher.hash(self.policies.id(key.version), key.words);
+        self.hot.has_left(hash);
+        let found = self.table.find(place_of(hash), |entry| entry.is_short(key.words, key.version));
         if let Some(index) = found {
             self.set_home(index, key.meter);
         }
     }
 
-    pub(super) fn set_home(&mut self, index: usize, meter: Meter) {
+    fn set_home(&mut self, index: usize, meter: Meter) {
         let entry = self.table.get_mut(index);
         entry.set_meter(meter);
         entry.set_hot(false);
@@ -55,5 +92,6 @@ impl Shard {
     pub(crate) fn take_all_home(&mut self) {
         let hot = Arc::clone(&self.hot);
         hot.move_all_out(self.number).for_each(|key| self.put_home(key));
+        self.sets.fill(HotSet::EMPTY);
     }
 }

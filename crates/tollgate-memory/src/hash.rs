@@ -1,0 +1,125 @@
+//! Where a key lies: a hash of its words that strangers cannot foresee.
+//!
+//! Keys are chosen by strangers, who could make a table slow by choosing keys that all lie in one place. So both words of
+//! a key are mixed with numbers drawn anew for every store before they are multiplied with each other: whoever does
+//! not know them cannot tell which keys meet.
+//!
+//! The first multiplication alone would put keys that are counted up, such as `user:1` and `user:2`, at even distances,
+//! some of which hit the same places over and over: in one store of fifty, a hundred of a thousand such keys found their
+//! set of hot slots full. The second one spreads them as chance would.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+};
+
+use foldhash::quality::SeedableRandomState;
+
+use crate::{entry::KeyWords, policies::PolicyId};
+
+/// Hashes the keys of one store.
+#[derive(Clone)]
+pub(crate) struct KeyHasher {
+    first: u64,
+    last: u64,
+    long_keys: SeedableRandomState,
+}
+
+impl KeyHasher {
+    /// Unlike any other.
+    pub(crate) fn random() -> Self {
+        let random = || RandomState::new().hash_one(0);
+        Self { first: random(), last: random(), long_keys: SeedableRandomState::random() }
+    }
+
+    /// The key as an entry holds it.
+    #[inline(always)]
+    pub(crate) fn words_of(&self, key: &[u8]) -> KeyWords {
+        KeyWords::of(key, || self.hash_long(key))
+    }
+
+    /// Long keys are hashed by this, so that moving an entry never needs to look its key up.
+    #[inline(never)]
+    fn hash_long(&self, key: &[u8]) -> u64 {
+        self.long_keys.hash_one(key)
+    }
+
+    /// The hash of a key under a policy.
+    #[inline]
+    pub(crate) fn hash(&self, policy: PolicyId, words: KeyWords) -> u64 {
+        self.hash_under(self.salt(policy), words)
+    }
+
+    /// What a policy adds to its keys.
+    #[inline]
+    pub(crate) fn salt(&self, PolicyId(policy): PolicyId) -> Salt {
+        Salt(self.first ^ u64::from(policy) << 32)
+    }
+
+    /// The hash of a key under a policy whose salt is at hand.
+    #[inline(always)]
+    pub(crate) fn hash_under(&self, Salt(salt): Salt, words: KeyWords) -> u64 {
+        let [first, last] = words.both();
+        folded_multiply(folded_multiply(first ^ words.length() << 24 ^ salt, last ^ self.last), SPREAD)
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHasher").finish_non_exhaustive()
+    }
+}
+
+/// What a policy adds to its keys before they are hashed. Not to be shown to anybody.
+#[derive(Clone, Copy)]
+pub(crate) struct Salt(u64);
+
+/// Both halves of the product, one upon the other: every bit depends on most bits of both factors.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "both halves are used")]
+fn folded_multiply(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Digits of pi: ones and zeroes in no order.
+const SPREAD: u64 = 0x243F_6A88_85A3_08D3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(hasher: &KeyHasher, policy: u16, key: &str) -> u64 {
+        hasher.hash(PolicyId(policy), hasher.words_of(key.as_bytes()))
+    }
+
+    #[test]
+    fn every_store_hashes_in_its_own_way() {
+        let [one, other] = [KeyHasher::random(), KeyHasher::random()];
+        for key in ["", "a", "abcd", "user:42", "203.0.113.195", "a key that is longer than sixteen bytes"] {
+            assert_eq!(hash(&one, 1, key), hash(&one.clone(), 1, key));
+            assert_ne!(hash(&one, 1, key), hash(&other, 1, key));
+            assert_ne!(hash(&one, 1, key), hash(&one, 2, key));
+        }
+    }
+
+    /// Keys as people make them, counted by each group of bits that the store goes by.
+    #[test]
+    fn like_keys_spread_evenly() {
+        let names: [fn(u32) -> String; 4] = [
+            |id| format!("user:{id:07}"),
+            |id| format!("{id}"),
+            |id| format!("10.0.{}.{}", id >> 8, id & 255),
+            |id| format!("a tenant with a long name, number {id}"),
+        ];
+        for (name, shift) in names.into_iter().flat_map(|name| [0, 2, 7, 12, 32, 54].map(|shift| (name, shift))) {
+            let hasher = KeyHasher { first: 0x9E37_79B9_7F4A_7C15, last: 0xD1B5_4A32_D192_ED03, ..KeyHasher::random() };
+            let mut counts = [0_u32; 1024];
+            for id in 0..65_536 {
+                counts[usize::try_from(hash(&hasher, 0, &name(id)) >> shift & 1023).unwrap()] += 1;
+            }
+            // 64 on average, so 8 is the standard deviation; six of them up or down is one in a hundred million.
+            assert!(counts.iter().all(|count| (16..=128).contains(count)), "{} by bits from {shift}", name(1));
+        }
+    }
+}
