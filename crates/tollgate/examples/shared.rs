@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let acquired = there.acquire("user:42", 1).await?; // one call to Redis, then a sleep until its turn
     println!("there: waited {:.0?} for the next one", acquired.waited);
-    here.reset("user:42").await?;
+    let _ = here.reset("user:42").await?; // the next run starts afresh
     Ok(())
 }
 

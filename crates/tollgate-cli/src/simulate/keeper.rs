@@ -17,14 +17,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Place {
     Memory { budget_mib: u32 },
-    Redis(Address),
+    Redis(Box<Address>),
 }
 
 impl Place {
     pub(crate) fn of(args: &SimulateArgs) -> Result<Self, Failure> {
         match args.store.as_str() {
             "memory" => Ok(Self::Memory { budget_mib: args.budget }),
-            address => Address::parse(address).map(Self::Redis).map_err(Failure::Store),
+            address => Address::parse(address).map(|address| Self::Redis(Box::new(address))).map_err(Failure::Store),
         }
     }
 }

@@ -49,11 +49,12 @@ impl InRedis {
         if self.began.elapsed() > LONGEST_RUN {
             return Err(Failure::StoreTooSlow { address: self.address.clone(), rows: self.rows });
         }
-        self.rows += 1;
         self.clock.set(now);
         let asks = [Ask { policy: &self.policy, key }];
         let decision = self.runtime.block_on(self.store.decide_by_server(&asks, verb));
-        decision.map_err(|error| Failure::StoreFailed { address: self.address.clone(), error })
+        let decision = decision.map_err(|error| Failure::StoreFailed { address: self.address.clone(), error })?;
+        self.rows += 1;
+        Ok(decision)
     }
 
     pub(crate) fn clean_up(&mut self) {

@@ -65,10 +65,7 @@ fn memory(facts: &Facts) -> Option<Finding> {
 
 /// What a crash costs. A lost state is a key that is as good as new: at most one burst (B) more for each.
 fn persistence(facts: &Facts) -> Option<Finding> {
-    let appends = match facts.setting("appendonly").or_else(|| facts.info("aof_enabled"))? {
-        "yes" | "1" => true,
-        _ => false,
-    };
+    let appends = matches!(facts.setting("appendonly").or_else(|| facts.info("aof_enabled"))?, "yes" | "1");
     let replicas = facts.number("connected_slaves").unwrap_or(0);
     let snapshots = facts.setting("save").map(|save| !save.is_empty());
     Some(match (appends, facts.setting("appendfsync"), snapshots) {

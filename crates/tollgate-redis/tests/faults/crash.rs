@@ -5,7 +5,7 @@ use tollgate_testkit::servers::{RedisBuilder, RedisServer};
 
 use crate::{
     SECOND, SLACK, calls,
-    checker::{Books, Tally},
+    checker::{BURST, Books, Tally},
     cycles,
     traffic::{KEYS, Traffic},
 };
@@ -15,12 +15,13 @@ async fn crash(name: &'static str, choices: RedisBuilder, loses: bool, comes_bac
     let server = choices.start();
     let mut traffic = Traffic::start(name, &server.url(), RedisConfig::default()).await;
     for _ in 0..cycles() {
-        traffic.calls(calls()).await;
+        // Long enough for every key to have used up its burst.
+        traffic.calls(2 * calls()).await;
         server.kill();
         if loses {
             traffic.lost(0..KEYS);
         }
-        traffic.calls(calls()).await;
+        traffic.calls(calls() / 10).await;
         comes_back(&server);
         traffic.until_exact(SECOND + SLACK).await;
     }
@@ -36,6 +37,7 @@ async fn crash(name: &'static str, choices: RedisBuilder, loses: bool, comes_bac
 async fn an_empty_restart_costs_one_burst_per_key() {
     let (books, tally) = crash("empty restart", RedisServer::with(), true, RedisServer::restart_empty).await;
     assert!(tally.charged < tally.granted, "the server has forgotten");
+    assert!(tally.fullest_unforgiven > BURST, "and it shows: without the allowance this would be too much");
     assert!(books.counts.reconnects >= cycles());
 }
 

@@ -4,6 +4,7 @@
 //! ordinary run breaks everything once or twice; `scripts/faults` does it as often as there is time for.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
+#![allow(clippy::print_stdout, reason = "what a fault cost is worth reading")]
 
 mod checker;
 mod cluster;

@@ -40,7 +40,10 @@ async fn what_a_stopped_server_is_asked_is_never_charged() {
     let server = RedisServer::start();
     let asker = Asker::connect(&server.url(), RedisConfig::default().deadline(DEADLINE)).await;
     for cycle in 1..=cycles() {
-        // The first answer tells the server's time; calls before that could carry no deadline.
+        // The first answer tells the server's time; calls before that could carry no deadline. And the server must know
+        // the script of a take, or it has nothing that it could run late.
+        asker.until_used(0).await;
+        assert!(asker.take(0, 1).await.is_from(Source::Store));
         let before = asker.until_used(0).await;
         let ambiguous = asker.store.counts().ambiguous_calls;
         server.pause();
