@@ -145,8 +145,13 @@ async fn look_at(address: &Address, prefix: &str, server: &Server) -> Told {
     findings.extend(replication::check(server, &facts));
     findings.extend(cluster::check_timeout(server, &facts));
     if server.role == Role::Primary {
-        findings.extend(rights::check(&visit, address, prefix, server).await);
-        findings.extend(pace::check_scripts(&visit, prefix, server).await);
+        let rights = rights::check(&visit, address, prefix, server).await;
+        let is_lacking = rights.iter().any(|finding| finding.check == "rights" && finding.level == Level::Fail);
+        findings.extend(rights);
+        // Without the rights a script fails as well, and says less clearly why.
+        if !is_lacking {
+            findings.extend(pace::check_scripts(&visit, prefix, server).await);
+        }
         findings.extend(expiry::check(&visit, prefix).await);
     }
     findings.extend(pace::check_round_trip(&visit).await);

@@ -2,6 +2,7 @@
 //! clock steps come from.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::time::{Duration, Instant};
 

@@ -175,6 +175,7 @@ async fn rights_that_are_missing_are_named() {
     let report = examine(&server.url_as("app", "s3cret")).await.unwrap();
     says(&report, "rights", Level::Fail, "user app lacks ~tollgate:* +time +evalsha");
     assert_eq!(one(&report, "rights").change.as_deref(), Some("ACL SETUSER app ~tollgate:* +time +evalsha"));
+    assert_eq!(report.count(Level::Fail), 1, "one cause, one failure");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Quotas that change while keys are in use: in this process, in another, and in both at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::time::{Duration, Instant};
 

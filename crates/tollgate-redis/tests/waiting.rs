@@ -3,6 +3,7 @@
 //! The other processes are this test program again, told by its environment to wait in line and say when it woke.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
+#![allow(clippy::print_stdout, reason = "that is how it tells when it woke")]
 
 use std::{
     env,

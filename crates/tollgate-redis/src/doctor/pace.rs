@@ -50,8 +50,6 @@ pub(super) async fn check_scripts(visit: &Visit, prefix: &str, server: &Server) 
     let asks_time = "#!lua flags=no-writes\nreturn redis.call('TIME')[1]";
     let scripts = match visit.ask(&["EVAL", asks_time, "0"]).await {
         Ok(_) => Finding::ok("scripts", "scripts may ask for the time"),
-        // The rights say it better.
-        Err(Trouble::Denied(_)) => return Vec::new(),
         Err(trouble) => {
             let found = format!("a script that asks for the time fails: {trouble}");
             let change = "use a server whose scripts may call TIME; decisions go by the server's clock";
@@ -65,8 +63,8 @@ pub(super) async fn check_scripts(visit: &Visit, prefix: &str, server: &Server) 
     match timed {
         Ok(Some(finding)) => vec![scripts, finding],
         Ok(None) => vec![scripts],
-        // Rights and writes say it better.
-        Err(Trouble::Denied(_) | Trouble::NotDone(_)) => vec![scripts],
+        // What was found about writes says it better.
+        Err(Trouble::NotDone(_)) => vec![scripts],
         Err(trouble) => vec![
             scripts,
             Finding::fail("script-time", format!("a take was not decided: {trouble}")).change(
