@@ -420,7 +420,8 @@ fn take_locked(shard: &Mutex<Shard>, key: &Hashed<'_>, take: &Take, now: Micros)
 /// one is left to the clock and the key, as good as chance: a count would cost a tenth of the decision.
 #[inline(always)]
 fn is_time_to_look_around(hash: u64, now: Micros) -> bool {
-    (hash ^ now.0).is_multiple_of(LOOK_EVERY)
+    // Spread, because a clock that ticks in step with the callers would pick the same few keys again and again.
+    (hash ^ now.0).wrapping_mul(SPREAD) >> (u64::BITS - LOOK_BITS) == 0
 }
 
 #[cold]
@@ -438,8 +439,10 @@ const DEFAULT_BUDGET: usize = 256 << 20;
 const SMALLEST_SHARD: usize = 16 * 1024;
 /// Keys that may be hot at one time: a quarter of a megabyte, which a processor's cache holds.
 const HOT_KEYS: usize = 4_096;
-/// One in how many hot decisions looks around, and at how many slots: as many as decisions under the lock do.
-const LOOK_EVERY: u64 = 1_024;
+/// One in 2^10 hot decisions looks around, at so many slots: as many as decisions under the lock do.
+const LOOK_BITS: u32 = 10;
 const LOOK_AT: usize = 32;
+/// 2^64 divided by the golden ratio: a product with it differs in its upper bits wherever the factor differs.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The part of the budget that hot slots may take.
 const HOT_SHARE: usize = 16;
