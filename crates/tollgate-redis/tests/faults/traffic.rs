@@ -14,7 +14,7 @@ use tollgate_redis::{RedisConfig, RedisPolicy, RedisStore};
 
 use crate::{
     PATIENCE,
-    checker::{BURST, Books, Call, DEAREST, Loss, Outcome, RATE, Told},
+    checker::{BURST, Books, Call, Clocks, DEAREST, Loss, Outcome, RATE, Told},
 };
 
 /// Traffic on its way.
@@ -171,7 +171,7 @@ impl Traffic {
             used.push(self.asker.until_used(key).await);
         }
         let (requests, calls) = (self.shared.requests.load(Relaxed), self.shared.calls.lock().unwrap().clone());
-        Books { name: self.name, requests, calls, losses: self.losses, counts, used }
+        Books { name: self.name, clock: Clocks::now(), requests, calls, losses: self.losses, counts, used }
     }
 
     fn done(&self) -> u64 {
