@@ -184,6 +184,11 @@ impl Books {
         tally
     }
 
+    /// The most that ever stood in the key's meter by the store's grants, losses or not.
+    pub(crate) fn fullest_by_store(&self, key: usize) -> u64 {
+        self.fullest(key, Source::Store, &[])
+    }
+
     /// The most that ever stood in the key's meter, in permits, rounded up.
     fn fullest(&self, key: usize, source: Source, losses: &[Loss]) -> u64 {
         let of_key = self.calls.iter().filter(|call| call.key == key);
