@@ -5,7 +5,7 @@
 //! | [`ClientAddress::of_peer`] | the connection |
 //! | [`ClientAddress::behind`] | `X-Forwarded-For` or `Forwarded`, by the number of trusted proxies |
 //! | [`header`] | one header, such as an API key |
-//! | [`path_template`] | the route, `/users/{id}` rather than `/users/42` (feature `axum`) |
+//! | `path_template` | the route, `/users/{id}` rather than `/users/42` (feature `axum`) |
 //! | [`shared`] | one key for everybody |
 //! | [`both`] | two of these together |
 //! | any closure | whatever it makes of the request's head |

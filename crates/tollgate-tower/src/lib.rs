@@ -29,3 +29,8 @@ pub use gate::{Gate, TurnError};
 pub use headers::HeaderStyle;
 pub use layer::{RateLimitLayer, Undecided, WithoutKey};
 pub use service::RateLimit;
+
+/// The guide's code, compiled and run with the tests.
+#[cfg(all(doctest, feature = "axum", feature = "retry"))]
+#[doc = include_str!("../../../docs/tower.md")]
+struct Guide;

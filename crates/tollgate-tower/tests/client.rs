@@ -130,6 +130,21 @@ async fn those_in_line_line_up_again_after_the_quiet() {
     assert_eq!(peer.calls(), [0, 3_000, 3_200, 3_400]);
 }
 
+/// Two layers on one limiter stand for two processes: they share the store and nothing else.
+#[tokio::test(start_paused = true)]
+async fn quiet_asked_of_another_process_is_waited_out_here() {
+    let peer = Peer::new(vec![asking_for_quiet(StatusCode::TOO_MANY_REQUESTS, "3")]);
+    let limiter = limiter([five_a_second()]);
+    let there = PoliteLayer::new(limiter.clone()).layer(peer.clone());
+    let here = PoliteLayer::new(limiter.clone()).layer(peer.clone());
+    let hasty = PoliteLayer::new(limiter).within(seconds(2)).layer(peer.clone());
+    send(&there, to("a.test")).await;
+    let error = hasty.oneshot(to("a.test")).await.unwrap_err();
+    assert!(matches!(error, PoliteError::NoTurn(TurnError::TooLong { .. })), "{error:?}");
+    assert_eq!(send(&here, to("a.test")).await.status, StatusCode::OK);
+    assert_eq!(peer.calls(), [0, 3_000]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_cannot_silence_us_for_longer_than_we_let_it() {
     let peer = Peer::new(vec![asking_for_quiet(StatusCode::TOO_MANY_REQUESTS, "99999999999999999999")]);

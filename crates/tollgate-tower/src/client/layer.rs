@@ -10,8 +10,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Decision, Micros};
+use tokio::time::{Instant, sleep, sleep_until};
+use tollgate_core::{Decision, Micros, bounds::MAX_WAIT};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -135,6 +135,7 @@ where
 /// is not taken: everybody held back lines up again afterwards, or they would all go at once.
 async fn wait<G: Gate>(settings: Arc<Settings<G>>, key: String, cost: u64) -> Result<Turn, TurnError> {
     let deadline = settings.within.and_then(|within| Instant::now().checked_add(within));
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     loop {
         if let Some(until) = settings.holds.until(&key) {
             if deadline.is_some_and(|deadline| until > deadline) {
@@ -143,13 +144,25 @@ async fn wait<G: Gate>(settings: Arc<Settings<G>>, key: String, cost: u64) -> Re
             }
             sleep_until(until).await;
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let decision: Decision = settings.gate.acquire(&key, cost, left).await?;
+        let decision: Decision = match settings.gate.acquire(&key, cost, left()).await {
+            Ok(decision) => decision,
+            // Refused although there is time enough: a block, put up by a process whose peer asked it for quiet.
+            Err(TurnError::TooLong { retry_after }) if is_in_time(retry_after, left()) => {
+                sleep(retry_after.into()).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let turn = Turn::new(key.clone(), decision, &settings.gate);
         if settings.holds.until(&key).is_none() {
-            return Ok(Turn::new(key, decision, &settings.gate));
+            return Ok(turn);
         }
-        Turn::new(key.clone(), decision, &settings.gate).give_back(&settings.gate, cost);
+        turn.give_back(&settings.gate, cost);
     }
+}
+
+fn is_in_time(wait: Micros, left: Option<Duration>) -> bool {
+    Duration::from(wait) <= left.unwrap_or_else(|| MAX_WAIT.into())
 }
 
 fn authority(request: &Parts) -> Option<String> {
