@@ -1,0 +1,3 @@
+//! The tollgate server.
+
+pub mod grpc;
