@@ -80,15 +80,24 @@ impl Sentinels {
         self.opinions().next().expect("one sentinel that answers")
     }
 
-    /// Waits until all sentinels that answer name the same primary, not `old`, and that one calls itself primary.
+    /// Waits until every sentinel names the same primary, not `old`, and that one calls itself primary.
     #[track_caller]
     pub fn wait_for_failover(&self, old: &RedisServer, within: Duration) -> &RedisServer {
         wait_for("a new primary that all sentinels name", within, || {
-            let mut named = self.opinions();
-            let new = named.next()?;
-            let is_agreed = new.port() != old.port() && named.all(|other| other.port() == new.port());
-            (is_agreed && new.info("role").as_deref() == Some("master")).then_some(new)
+            let named: Vec<&RedisServer> = self.opinions().collect();
+            let new = *named.first()?;
+            let is_agreed = new.port() != old.port() && named.iter().all(|other| other.port() == new.port());
+            // One that was too busy to answer may still name the old one.
+            let all_answered = named.len() == self.sentinels.len();
+            (all_answered && is_agreed && new.info("role").as_deref() == Some("master")).then_some(new)
         })
+    }
+
+    /// How often the primary has changed since the start, as told by the sentinel that has seen most of it: one that was
+    /// busy may hear of two changes as one.
+    pub fn failovers(&self) -> usize {
+        let seen = self.sentinels.iter().map(|sentinel| sentinel.log().matches("+switch-master").count());
+        seen.max().unwrap_or_default()
     }
 
     /// Whom each sentinel takes for the primary, without those that do not answer.
