@@ -151,7 +151,10 @@ mod tests {
         for unit in [0, 7, -1, i32::MAX] {
             let status = Decoded::of(&with(unit)).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
-            assert!(status.message().contains("descriptor 1") && status.message().contains(&unit.to_string()), "{status}");
+            assert!(
+                status.message().contains("descriptor 1") && status.message().contains(&unit.to_string()),
+                "{status}"
+            );
         }
     }
 
