@@ -102,7 +102,8 @@ where
                 let made = calls.load(Ordering::Relaxed);
                 if leaving {
                     return;
-                } else if made > seen {
+                }
+                if made > seen {
                     seen = made;
                     deadline = Instant::now() + settings.idle_timeout;
                     continue;
@@ -111,7 +112,9 @@ where
         }
         connection.as_mut().graceful_shutdown();
         leaving = true;
-        deadline = Instant::now() + settings.drain;
+        // Whoever has never called has no call to wait for, only the news that we part.
+        let called = calls.load(Ordering::Relaxed) > 0;
+        deadline = Instant::now() + if called { settings.drain } else { settings.drain.min(GOODBYE) };
     }
 }
 
@@ -144,6 +147,8 @@ impl Service<Request<Incoming>> for Counted {
         self.doors.call(request)
     }
 }
+
+const GOODBYE: Duration = Duration::from_millis(200);
 
 const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
 
