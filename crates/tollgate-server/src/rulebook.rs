@@ -40,6 +40,17 @@ pub struct Rulebook {
     switches: Switches,
 }
 
+/// A policy and what it has decided so far.
+#[derive(Debug)]
+pub struct Counted {
+    /// Which one.
+    pub policy: Arc<tollgate_core::Policy>,
+    /// Allowed, denied, never.
+    pub totals: [u64; 3],
+    /// Requests that rules which only watch would have refused.
+    pub shadow_denials: u64,
+}
+
 #[derive(Debug)]
 enum Domain {
     Native(NativeRules),
@@ -84,9 +95,37 @@ impl Rulebook {
         self.domains.contains_key(domain)
     }
 
+    /// The domain, if there is just one.
+    pub fn only_domain(&self) -> Option<&str> {
+        let mut domains = self.domains.keys();
+        domains.next().filter(|_| domains.next().is_none()).map(|domain| &**domain)
+    }
+
+    /// Every domain, in alphabetical order.
+    pub fn domains(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.domains.keys().map(|domain| &**domain).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The switches it was made with.
     pub fn switches(&self) -> &Switches {
         &self.switches
+    }
+
+    /// Every policy with its counts, in alphabetical order.
+    pub fn counted(&self) -> Vec<Counted> {
+        let mut all: Vec<Counted> = self
+            .policies
+            .values()
+            .map(|limited| Counted {
+                policy: Arc::clone(&limited.policy),
+                totals: limited.meters.totals(),
+                shadow_denials: limited.meters.shadow_denials(),
+            })
+            .collect();
+        all.sort_by(|a, b| (a.policy.domain(), a.policy.name()).cmp(&(b.policy.domain(), b.policy.name())));
+        all
     }
 
     /// Every policy by domain and name, in alphabetical order.

@@ -2,7 +2,8 @@
 
 use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Verb};
 use tollgate_memory::{InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
-use tollgate_redis::{Address, AddressError, RedisConfig, RedisPolicy, RedisStore};
+pub use tollgate_redis::AddressError as StoreAddressError;
+use tollgate_redis::{Address, RedisConfig, RedisPolicy, RedisStore};
 
 use smallvec::SmallVec;
 
@@ -48,7 +49,7 @@ pub struct StoreHealth {
 impl Storage {
     /// `memory`, or the address of a server. A server that is not there yet is no error: it is looked for in the
     /// background, and until it is found rules answer by their own policy.
-    pub async fn open(url: &str, settings: &StorageSettings) -> Result<Self, AddressError> {
+    pub async fn open(url: &str, settings: &StorageSettings) -> Result<Self, StoreAddressError> {
         if url == "memory" {
             let config = MemoryConfig::default().budget_bytes(settings.memory_bytes);
             return Ok(Self::Memory(MemoryStore::with(config, SystemClock::new())));

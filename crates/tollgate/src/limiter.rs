@@ -214,7 +214,7 @@ impl<S: Store> Limiter<S> {
 impl<S: Store> Shared<S> {
     #[inline]
     pub(crate) fn ask<'a>(&'a self, key: &'a str) -> Ask<'a, S::Policy> {
-        Ask { policy: &self.installed, key }
+        Ask::new(&self.installed, key)
     }
 
     #[inline]
