@@ -1,64 +1,91 @@
-//! Sends each call to its service, within bounds on how many there are and how long they take.
+//! Sends each call to its service: whoever may ask, within bounds on how many calls there are and how long they take.
 
-use std::{convert::Infallible, fmt, pin::Pin, sync::Arc};
+use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Status, body::Body, codegen::Service, server::NamedService};
-use tonic_health::server::{HealthReporter, HealthService};
+use tonic_health::{
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
 use tonic_reflection::server::Builder as Reflection;
 
 use super::{
-    GrpcSettings,
+    Grpc,
     service::Limits,
     wire::{self, RateLimitServiceServer},
 };
-use crate::engine::Engine;
+use crate::{config::Bounds, http::bearer, security::Access, telemetry::Wire};
 
 /// The services of this port. Clones share them.
 #[derive(Clone)]
 pub(super) struct Doors {
     limits: RateLimitServiceServer<Limits>,
-    /// Health and reflection, by the names of their services.
-    others: Arc<[(&'static str, Door)]>,
+    rare: Arc<Rare>,
+    latency: Histogram,
     calls: Arc<Semaphore>,
-    settings: Arc<GrpcSettings>,
+    bounds: Bounds,
+}
+
+/// What a call seldom needs.
+struct Rare {
+    access: Access,
+    health: Door,
+    /// Reflection, by the names of its services.
+    reflection: Vec<(&'static str, Door)>,
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 type Door = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
 
 impl Doors {
-    pub(super) async fn new(engine: Engine, settings: Arc<GrpcSettings>) -> (Self, Reporter) {
-        let limits = Limits { engine, headers: settings.headers };
-        let limits = RateLimitServiceServer::new(limits).max_decoding_message_size(settings.max_message_bytes);
+    pub(super) fn new(grpc: Grpc, bounds: Bounds) -> (Self, Reporter) {
+        let most = bounds.body_bytes;
+        let latency = grpc.engine.telemetry().latency(Wire::Grpc);
+        let limits = Limits { engine: grpc.engine, headers: grpc.headers };
         let reporter = Reporter(HealthReporter::new());
-        reporter.tell(true).await;
-
-        let health = HealthService::from_health_reporter(reporter.0.clone());
-        let health = tonic_health::pb::health_server::HealthServer::new(health)
-            .max_decoding_message_size(settings.max_message_bytes);
-        let mut others = vec![door(health)];
+        let health = HealthServer::new(HealthService::from_health_reporter(reporter.0.clone()));
+        let (_, health) = door(health.max_decoding_message_size(most));
         // They are made from descriptors that a test has looked through; should one not be understood after all, the
         // server does without reflection.
-        if let Ok(service) = reflection().build_v1() {
-            others.push(door(service.max_decoding_message_size(settings.max_message_bytes)));
-        }
-        if let Ok(service) = reflection().build_v1alpha() {
-            others.push(door(service.max_decoding_message_size(settings.max_message_bytes)));
-        }
-        let calls = Arc::new(Semaphore::new(settings.max_calls));
-        (Self { limits, others: others.into(), calls, settings }, reporter)
+        let v1 = reflection().build_v1().map(|service| door(service.max_decoding_message_size(most)));
+        let v1alpha = reflection().build_v1alpha().map(|service| door(service.max_decoding_message_size(most)));
+        let reflection = v1.into_iter().chain(v1alpha).collect();
+        let doors = Self {
+            limits: RateLimitServiceServer::new(limits).max_decoding_message_size(most),
+            rare: Arc::new(Rare { access: grpc.access, health, reflection }),
+            latency,
+            calls: Arc::new(Semaphore::new(grpc.calls)),
+            bounds,
+        };
+        (doors, reporter)
     }
 
-    fn answer(&self, request: Request<Incoming>) -> Option<Answering> {
-        let service = request.uri().path().strip_prefix('/')?.split('/').next()?;
-        if service == LIMITS {
-            return Some(Service::call(&mut self.limits.clone(), request));
+    fn answer(&self, mut request: Request<Incoming>) -> Result<Answering, Status> {
+        let path = request.uri().path();
+        let service = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
+        // Health is nobody's secret, and those who look after it seldom carry tokens.
+        if service == HEALTH {
+            return Ok((self.rare.health)(request));
         }
-        let (_, door) = self.others.iter().find(|(name, _)| *name == service)?;
-        Some(door(request))
+        let reflection = self.rare.reflection.iter().find(|(name, _)| *name == service);
+        if service != LIMITS && reflection.is_none() {
+            let path: String = path.escape_debug().take(SHOWN).collect();
+            return Err(Status::unimplemented(format!("there is no \"{path}\" here; reflection tells what there is")));
+        }
+        if !self.rare.access.is_open() {
+            let pass = self.rare.access.pass(bearer(request.headers())).ok_or_else(|| {
+                Status::unauthenticated("send a known token as \"authorization: Bearer …\"; this server asks for one")
+            })?;
+            request.extensions_mut().insert(pass);
+        }
+        Ok(match reflection {
+            Some((_, door)) => door(request),
+            None => Service::call(&mut self.limits.clone(), request),
+        })
     }
 }
 
@@ -68,21 +95,19 @@ impl hyper::service::Service<Request<Incoming>> for Doors {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
+        let began = Instant::now();
         let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
-            let most = self.settings.max_calls;
-            return refuse(Status::unavailable(format!("{most} calls are being answered; come back in a moment")));
+            return refuse(Status::unavailable("too many calls are being answered; come back in a moment"));
         };
-        let path = request.uri().path().to_owned();
-        let Some(answering) = self.answer(request) else {
-            let path: String = path.escape_debug().take(SHOWN).collect();
-            return refuse(Status::unimplemented(format!(
-                "there is no \"{path}\" here; reflection tells what there is"
-            )));
+        let answering = match self.answer(request) {
+            Ok(answering) => answering,
+            Err(status) => return refuse(status),
         };
-        let within = self.settings.call_timeout;
+        let (within, latency) = (self.bounds.request, self.latency.clone());
         Box::pin(async move {
             let answer = timeout(within, answering).await;
             drop(permit);
+            latency.observe(began.elapsed().as_secs_f64());
             answer.unwrap_or_else(|_| {
                 let message = format!("the call was not complete and answered within {within:?}");
                 Ok(Status::deadline_exceeded(message).into_http())
@@ -131,6 +156,7 @@ fn refuse(status: Status) -> Answering {
 }
 
 const LIMITS: &str = <RateLimitServiceServer<Limits> as NamedService>::NAME;
+const HEALTH: &str = <HealthServer<HealthService> as NamedService>::NAME;
 
 /// Characters of a stranger's path that an answer repeats.
 const SHOWN: usize = 100;

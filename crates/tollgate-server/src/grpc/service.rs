@@ -3,6 +3,10 @@
 //! What is to be taken is decided first, all of it in one atomic step. What is to be given back follows only if that
 //! passed: a client that is refused may send the same request again, and nothing must be given back twice.
 
+use std::sync::Arc;
+
+use tollgate_core::Micros;
+use tollgate_tower::headers::HeaderStyle;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -11,9 +15,11 @@ use super::{
     metadata::{self, QuotaMode},
     wire::{Code, DescriptorStatus, RateLimitRequest, RateLimitResponse, RateLimitService},
 };
-use crate::engine::{Answer, AskError, Asked, Engine, Question};
-use tollgate_core::Micros;
-use tollgate_tower::headers::HeaderStyle;
+use crate::{
+    engine::{Answer, AskError, Asked, Engine, Question},
+    security::Pass,
+    telemetry::Wire,
+};
 
 /// Answers Envoy by the rules in force.
 #[derive(Clone, Debug)]
@@ -30,8 +36,16 @@ impl RateLimitService for Limits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let request = request.into_inner();
-        self.answer(&request).await.map(Response::new)
+        // Where tokens are asked for, the door has left the bearer's pass here.
+        let pass = request.extensions().get::<Arc<Pass>>();
+        if pass.is_some_and(|pass| !pass.covers(&request.get_ref().domain)) {
+            return Err(Status::permission_denied("the token is not for this domain"));
+        }
+        let answer = self.answer(request.get_ref()).await;
+        if answer.as_ref().is_err_and(|status| status.code() == tonic::Code::InvalidArgument) {
+            self.engine.telemetry().bad_requests.get_or_create(&Wire::Grpc.label()).inc();
+        }
+        answer.map(Response::new)
     }
 }
 

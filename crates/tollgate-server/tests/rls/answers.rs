@@ -2,7 +2,7 @@
 
 use tollgate_server::grpc::wire::{RateLimit, Unit};
 
-use crate::helpers::{Server, ask, ask_one, descriptor, is_ok, passes, remaining, request};
+use crate::helpers::{Choices, Server, ask, ask_one, descriptor, is_ok, passes, remaining, request};
 
 const RULES: &str = "
 domain: api
@@ -139,8 +139,9 @@ policies:
 #[tokio::test]
 async fn limits_on_redis_are_the_same() {
     let redis = tollgate_testkit::servers::RedisServer::start();
-    let server = Server::on(&redis.url(), RULES, Default::default()).await;
-    let other = Server::on(&redis.url(), RULES, Default::default()).await;
+    let shared = || Choices { store: redis.url(), ..Choices::default() };
+    let server = Server::with(RULES, shared()).await;
+    let other = Server::with(RULES, shared()).await;
     let (mut client, mut others) = (server.client().await, other.client().await);
     let both = || request("api", vec![descriptor(&[("user", "ann")]), descriptor(&[("watched", "w")])]);
     assert_eq!(remaining(&ask(&mut client, both()).await.unwrap()), [2, 0]);

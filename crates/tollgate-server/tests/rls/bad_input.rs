@@ -7,12 +7,12 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tollgate_server::grpc::{GrpcSettings, wire::RateLimitRequest};
+use tollgate_server::{config::Bounds, grpc::wire::RateLimitRequest};
 use tonic::Code;
 
 use crate::{
     frames::{METHOD, PREFACE, Pieces, frame, framed, until_closed},
-    helpers::{Client, PATIENCE, Server, ask, ask_one, descriptor, passes, remaining, request},
+    helpers::{Choices, Client, PATIENCE, Server, ask, ask_one, descriptor, passes, remaining, request},
 };
 
 const RULES: &str = "
@@ -136,7 +136,7 @@ async fn a_path_nobody_knows_is_not_implemented() {
 
 #[tokio::test]
 async fn frames_that_are_none_close_their_connection_and_no_other() {
-    let server = Server::with(RULES, impatient()).await;
+    let server = with(impatient()).await;
     let mut client = server.client().await;
     assert!(is_served(&mut client).await);
     let after = |frames: &[u8]| [PREFACE, frames].concat();
@@ -160,7 +160,7 @@ async fn frames_that_are_none_close_their_connection_and_no_other() {
 
 #[tokio::test]
 async fn half_a_frame_then_silence_is_not_waited_for_forever() {
-    let server = Server::with(RULES, impatient()).await;
+    let server = with(impatient()).await;
     let mut client = server.client().await;
     assert!(is_served(&mut client).await);
     // Headers announced, and never sent.
@@ -171,8 +171,7 @@ async fn half_a_frame_then_silence_is_not_waited_for_forever() {
 
 #[tokio::test]
 async fn a_call_whose_message_never_comes_runs_out_of_time() {
-    let settings = GrpcSettings { call_timeout: Duration::from_millis(200), ..GrpcSettings::default() };
-    let server = Server::with(RULES, settings).await;
+    let server = with(Bounds { request: Duration::from_millis(200), ..Bounds::default() }).await;
     let mut client = server.client().await;
     let mut pieces = Pieces::connect(server.address).await;
     let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
@@ -185,7 +184,7 @@ async fn a_call_whose_message_never_comes_runs_out_of_time() {
 
 #[tokio::test]
 async fn a_call_begun_before_the_end_is_answered_after_it() {
-    let mut server = Server::start(RULES).await;
+    let server = Server::start(RULES).await;
     let mut pieces = Pieces::connect(server.address).await;
     // An answered call proves that the server knows the connection before it is told to end.
     let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
@@ -202,9 +201,8 @@ async fn a_call_begun_before_the_end_is_answered_after_it() {
 }
 
 #[tokio::test]
-async fn a_flood_of_connections_waits_outside_and_those_inside_are_served() {
-    let settings = GrpcSettings { max_connections: 20, ..impatient() };
-    let server = Server::with(RULES, settings).await;
+async fn a_flood_of_connections_is_turned_away_and_those_inside_are_served() {
+    let server = with(Bounds { connections: 20, idle: Duration::from_secs(2), ..Bounds::default() }).await;
     let mut client = server.client().await;
     assert!(is_served(&mut client).await);
     let mut flood = Vec::new();
@@ -216,21 +214,20 @@ async fn a_flood_of_connections_waits_outside_and_those_inside_are_served() {
             assert!(is_served(&mut client).await, "after {} others", flood.len());
         }
     }
-    // None of them makes a call, so they are shown out, twenty at a time, and a newcomer gets in.
-    let mut newcomer = timeout(PATIENCE, server.client()).await.expect("room is made");
-    assert!(is_served(&mut newcomer).await);
+    // Nineteen have a place until it is seen that they make no call; the others were closed at once.
     for mut stream in flood {
         let mut heard = Vec::new();
         let closed = timeout(PATIENCE, stream.read_to_end(&mut heard)).await;
         assert!(closed.is_ok(), "every one of them is closed");
     }
+    let mut newcomer = server.client().await;
+    assert!(is_served(&mut newcomer).await, "and there is room again");
     assert!(is_served(&mut client).await);
 }
 
 #[tokio::test]
 async fn more_calls_than_the_bound_are_told_to_come_back() {
-    let settings = GrpcSettings { max_calls: 2, ..GrpcSettings::default() };
-    let server = Server::with(RULES, settings).await;
+    let server = Server::with(RULES, Choices { calls: 2, ..Choices::default() }).await;
     let mut pieces = Pieces::connect(server.address).await;
     let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
     let (mut one, mut two) = (pieces.begin(METHOD).await, pieces.begin(METHOD).await);
@@ -243,12 +240,11 @@ async fn more_calls_than_the_bound_are_told_to_come_back() {
     assert_eq!(pieces.call(&whole).await.0, "0");
 }
 
+async fn with(bounds: Bounds) -> Server {
+    Server::with(RULES, Choices { bounds, ..Choices::default() }).await
+}
+
 /// Waits so short that a test can wait for them.
-fn impatient() -> GrpcSettings {
-    GrpcSettings {
-        first_call_timeout: Duration::from_millis(300),
-        ping_every: Duration::from_millis(100),
-        ping_timeout: Duration::from_secs(5),
-        ..GrpcSettings::default()
-    }
+fn impatient() -> Bounds {
+    Bounds { idle: Duration::from_millis(300), drain: Duration::from_millis(300), ..Bounds::default() }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate_server::grpc::{GrpcSettings, wire::DESCRIPTORS};
+use tollgate_server::{config::Bounds, grpc::wire::DESCRIPTORS};
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
@@ -11,7 +11,7 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use crate::helpers::{PATIENCE, Server, ask_one, passes};
+use crate::helpers::{Choices, PATIENCE, Server, ask_one, passes};
 
 const RULES: &str = "
 domain: api
@@ -19,6 +19,10 @@ descriptors:
   - key: user
     rate_limit: { unit: year, requests_per_unit: 3 }
 ";
+
+async fn with(bounds: Bounds) -> Server {
+    Server::with(RULES, Choices { bounds, ..Choices::default() }).await
+}
 
 #[tokio::test]
 async fn health_is_told_for_the_server_and_for_its_service() {
@@ -34,7 +38,7 @@ async fn health_is_told_for_the_server_and_for_its_service() {
 
 #[tokio::test]
 async fn whoever_watches_health_learns_of_the_end() {
-    let mut server = Server::with(RULES, GrpcSettings { drain: PATIENCE, ..GrpcSettings::default() }).await;
+    let server = with(Bounds { drain: PATIENCE, ..Bounds::default() }).await;
     let channel = server.channel().await;
     let mut health = HealthClient::new(channel.clone());
     let mut watched = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
@@ -49,8 +53,7 @@ async fn whoever_watches_health_learns_of_the_end() {
 
 #[tokio::test]
 async fn a_call_that_outlasts_the_drain_does_not_keep_the_server() {
-    let settings = GrpcSettings { drain: Duration::from_millis(50), ..GrpcSettings::default() };
-    let mut server = Server::with(RULES, settings).await;
+    let server = with(Bounds { drain: Duration::from_millis(50), ..Bounds::default() }).await;
     let mut health = HealthClient::new(server.channel().await);
     let _watched = health.watch(HealthCheckRequest::default()).await.unwrap();
     server.stop();
@@ -83,9 +86,8 @@ async fn reflection_names_the_services_and_hands_out_their_messages() {
 }
 
 #[tokio::test]
-async fn a_connection_that_makes_no_call_is_closed_and_others_go_on() {
-    let settings = GrpcSettings { first_call_timeout: Duration::from_millis(500), ..GrpcSettings::default() };
-    let server = Server::with(RULES, settings).await;
+async fn a_connection_that_makes_no_call_is_closed_and_others_are_served() {
+    let server = with(Bounds { idle: Duration::from_millis(500), ..Bounds::default() }).await;
     let mut client = server.client().await;
     assert!(passes(&ask_one(&mut client, &[("user", "ann")]).await));
 
@@ -93,5 +95,8 @@ async fn a_connection_that_makes_no_call_is_closed_and_others_go_on() {
     let mut heard = Vec::new();
     let end = timeout(PATIENCE, tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut heard)).await;
     assert!(end.is_ok(), "closed by the server");
-    assert!(passes(&ask_one(&mut client, &[("user", "ann")]).await), "the one that had made a call is still there");
+    assert!(
+        passes(&ask_one(&mut client, &[("user", "ann")]).await),
+        "others are served, on this connection or a next one"
+    );
 }

@@ -1,9 +1,9 @@
 //! The header fields that the proxy is told to pass on.
 
-use tollgate_server::grpc::{GrpcSettings, wire::RateLimitResponse};
+use tollgate_server::grpc::wire::RateLimitResponse;
 use tollgate_tower::headers::HeaderStyle;
 
-use crate::helpers::{Server, ask, ask_one, descriptor, passes, request};
+use crate::helpers::{Choices, Server, ask, ask_one, descriptor, passes, request};
 
 const RULES: &str = "
 domain: api
@@ -57,8 +57,7 @@ async fn several_descriptors_are_told_apart_by_their_policies() {
 
 #[tokio::test]
 async fn the_style_is_a_choice() {
-    let settings = GrpcSettings { headers: HeaderStyle::None, ..GrpcSettings::default() };
-    let server = Server::with(RULES, settings).await;
+    let server = Server::with(RULES, Choices { headers: HeaderStyle::None, ..Choices::default() }).await;
     let response = ask_one(&mut server.client().await, &[("user", "ann")]).await;
     assert_eq!(field(&response, "ratelimit"), None);
     assert_eq!(field(&response, "ratelimit-policy"), None);

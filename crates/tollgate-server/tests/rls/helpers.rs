@@ -2,54 +2,77 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tollgate_rules::{Format, read_str};
 use tollgate_server::{
+    config::Bounds,
     engine::Engine,
     grpc::{
-        self, GrpcSettings,
+        Grpc,
         wire::{
             Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
             RateLimitServiceClient,
         },
     },
-    telemetry::Telemetry,
+    health::Health,
+    listen::Listener,
+    security::Access,
+    shutdown::{self, Stopper},
+    telemetry::{Telemetry, Wire},
     wiring::{Storage, StorageSettings},
 };
+use tollgate_tower::headers::HeaderStyle;
 use tonic::{Status, transport::Channel};
 
 /// A server that answers by these rules; it ends with the test's runtime.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) engine: Engine,
-    stop: Option<oneshot::Sender<()>>,
+    stopper: Stopper,
     done: JoinHandle<()>,
+}
+
+/// How it is to be.
+pub(crate) struct Choices {
+    pub(crate) store: String,
+    pub(crate) bounds: Bounds,
+    pub(crate) access: Access,
+    pub(crate) headers: HeaderStyle,
+    pub(crate) calls: usize,
 }
 
 pub(crate) type Client = RateLimitServiceClient<Channel>;
 
+impl Default for Choices {
+    fn default() -> Self {
+        Self {
+            store: "memory".into(),
+            bounds: Bounds::default(),
+            access: Access::open(),
+            headers: HeaderStyle::Ietf,
+            calls: 1_000,
+        }
+    }
+}
+
 impl Server {
     pub(crate) async fn start(rules: &str) -> Self {
-        Self::with(rules, GrpcSettings::default()).await
+        Self::with(rules, Choices::default()).await
     }
 
-    pub(crate) async fn with(rules: &str, settings: GrpcSettings) -> Self {
-        Self::on("memory", rules, settings).await
-    }
-
-    pub(crate) async fn on(store: &str, rules: &str, settings: GrpcSettings) -> Self {
+    pub(crate) async fn with(rules: &str, choices: Choices) -> Self {
         let patient = StorageSettings { deadline: PATIENCE, ..StorageSettings::default() };
-        let store = Storage::open(store, &patient).await.unwrap();
-        let engine = Engine::new(store, Arc::new(Telemetry::default()));
+        let store = Storage::open(&choices.store, &patient).await.unwrap();
+        let telemetry = Arc::new(Telemetry::default());
+        let engine = Engine::new(store, Arc::clone(&telemetry));
         engine.load(read_str("rules.yaml", rules, Format::Yaml).map(|file| vec![file])).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async {
-            let _ = stopped.await;
-        };
-        let done = tokio::spawn(grpc::serve(listener, engine.clone(), settings, shutdown));
-        Self { address, engine, stop: Some(stop), done }
+        let loopback = ([127, 0, 0, 1], 0).into();
+        let listener = Listener::bind(Wire::Grpc, loopback, None, choices.bounds, telemetry).await.unwrap();
+        let address = listener.address().unwrap();
+        let (stopper, shutdown) = shutdown::channel();
+        let health = Health::new(engine.clone());
+        let grpc = Grpc::new(engine, choices.access, choices.headers, health).calls_at_once(choices.calls);
+        let done = tokio::spawn(grpc.serve(listener, shutdown));
+        Self { address, stopper, done }
     }
 
     pub(crate) async fn channel(&self) -> Channel {
@@ -62,8 +85,8 @@ impl Server {
     }
 
     /// Tells it to end.
-    pub(crate) fn stop(&mut self) {
-        let _ = self.stop.take().expect("told once").send(());
+    pub(crate) fn stop(&self) {
+        self.stopper.stop();
     }
 
     /// Waits until it has ended.

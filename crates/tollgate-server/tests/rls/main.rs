@@ -11,3 +11,4 @@ mod headers;
 mod helpers;
 mod quota_mode;
 mod requested;
+mod tokens;
