@@ -175,8 +175,12 @@ impl Store for Storage {
 
     fn tell(&self, ask: Ask<'_, StoredPolicy>, verb: Verb) {
         match (self, ask.policy) {
-            (Self::Memory(store), StoredPolicy::Memory(policy)) => store.tell(Ask { policy, key: ask.key }, verb),
-            (Self::Redis(store), StoredPolicy::Redis(policy)) => store.tell(Ask { policy, key: ask.key }, verb),
+            (Self::Memory(store), StoredPolicy::Memory(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb)
+            }
+            (Self::Redis(store), StoredPolicy::Redis(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb)
+            }
             _ => {}
         }
     }
@@ -187,7 +191,7 @@ type Asks<'a, P> = SmallVec<[Ask<'a, P>; 2]>;
 #[inline]
 fn in_memory<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, InstalledPolicy>, StoreError> {
     let one = |ask: &Ask<'a, StoredPolicy>| match ask.policy {
-        StoredPolicy::Memory(policy) => Ok(Ask { policy, key: ask.key }),
+        StoredPolicy::Memory(policy) => Ok(Ask { policy, key: ask.key, times: ask.times }),
         StoredPolicy::Redis(_) => Err(of_another_store()),
     };
     asks.iter().map(one).collect()
@@ -195,7 +199,7 @@ fn in_memory<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, InstalledPol
 
 fn in_redis<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, RedisPolicy>, StoreError> {
     let one = |ask: &Ask<'a, StoredPolicy>| match ask.policy {
-        StoredPolicy::Redis(policy) => Ok(Ask { policy, key: ask.key }),
+        StoredPolicy::Redis(policy) => Ok(Ask { policy, key: ask.key, times: ask.times }),
         StoredPolicy::Memory(_) => Err(of_another_store()),
     };
     asks.iter().map(one).collect()
