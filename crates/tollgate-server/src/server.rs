@@ -12,6 +12,7 @@ use crate::{
     admin::Admin,
     config::ServerConfig,
     engine::{Engine, LoadError},
+    grpc::Grpc,
     health::Health,
     http::Http,
     listen::{ListenError, Listener},
@@ -120,6 +121,7 @@ impl Server {
 /// The ports, taken before anything is served: either all of them, or none.
 struct Ports {
     http: Option<Listener>,
+    grpc: Option<Listener>,
     admin: Option<Listener>,
     tls: Vec<Tls>,
 }
@@ -134,18 +136,20 @@ impl Ports {
             Ok(Some(one))
         };
         let web = secured(&["h2", "http/1.1"])?;
+        let h2 = secured(&["h2"])?;
         let bind = async |wire, address: Option<SocketAddr>, tls: Option<Tls>| match address {
             Some(address) => Listener::bind(wire, address, tls, config.bounds, Arc::clone(telemetry)).await.map(Some),
             None => Ok(None),
         };
         let http = bind(Wire::Http, config.http, web.clone()).await?;
+        let grpc = bind(Wire::Grpc, config.grpc, h2).await?;
         let admin = bind(Wire::Admin, config.admin, web.filter(|_| config.admin_tls)).await?;
-        Ok(Self { http, admin, tls })
+        Ok(Self { http, grpc, admin, tls })
     }
 
     fn addresses(&self) -> io::Result<Addresses> {
         let of = |listener: &Option<Listener>| listener.as_ref().map(Listener::address).transpose();
-        Ok(Addresses { http: of(&self.http)?, admin: of(&self.admin)?, grpc: None, resp: None })
+        Ok(Addresses { http: of(&self.http)?, grpc: of(&self.grpc)?, admin: of(&self.admin)?, resp: None })
     }
 }
 
@@ -165,6 +169,10 @@ async fn work(
     if let Some(listener) = ports.http {
         let http = Http::new(engine.clone(), access.clone(), config.headers, config.auth.clone());
         wires.spawn(http.serve(listener, data_shutdown.clone()));
+    }
+    if let Some(listener) = ports.grpc {
+        let grpc = Grpc::new(engine.clone(), access.clone(), config.headers, health.clone());
+        wires.spawn(grpc.serve(listener, data_shutdown.clone()));
     }
     let admin = ports.admin.map(|listener| {
         let admin = Admin::new(engine.clone(), health.clone(), reload, config.admin_token.clone());
