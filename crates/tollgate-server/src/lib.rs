@@ -1,0 +1,3 @@
+//! Serves limits over HTTP, gRPC and RESP.
+
+pub mod resp;

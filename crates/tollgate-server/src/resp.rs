@@ -1,0 +1,4 @@
+//! The RESP wire.
+
+pub mod frame;
+pub mod reply;
