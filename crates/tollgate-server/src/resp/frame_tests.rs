@@ -1,6 +1,9 @@
 use super::*;
 
-fn words(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, Malformed> {
+/// The words of a command, and how many bytes it took.
+type Said = (Vec<Vec<u8>>, usize);
+
+fn words(bytes: &[u8]) -> Result<Option<Said>, Malformed> {
     let mut words = Words::default();
     let taken = read(bytes, &mut words)?;
     Ok(taken.map(|taken| ((0..words.count()).map(|index| words.of(bytes, index).to_vec()).collect(), taken)))
