@@ -84,6 +84,19 @@ impl Rulebook {
         self.domains.contains_key(domain)
     }
 
+    /// The domain, if there is just one.
+    pub fn only_domain(&self) -> Option<&str> {
+        let mut domains = self.domains.keys();
+        domains.next().filter(|_| domains.next().is_none()).map(|domain| &**domain)
+    }
+
+    /// Every domain, in alphabetical order.
+    pub fn domains(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.domains.keys().map(|domain| &**domain).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The switches it was made with.
     pub fn switches(&self) -> &Switches {
         &self.switches

@@ -36,6 +36,8 @@ pub struct SubjectAnswer {
     pub written: Option<RequestedLimit>,
     /// What it was charged, or would have been.
     pub cost: u64,
+    /// The key it is counted under; empty where nobody counts, or everybody is counted together.
+    pub key: Box<str>,
 }
 
 /// How a subject was met.
@@ -94,12 +96,7 @@ impl Answer {
 
     /// Allow, deny or never.
     pub fn verdict(&self) -> Verdict {
-        let refused = self.subjects.iter().any(|subject| subject.fate == Fate::RefusedAlways && !subject.is_watched());
-        match &self.decision {
-            _ if refused => Verdict::Never,
-            Some(decision) => decision.verdict,
-            None => Verdict::Allow { wait: Micros::ZERO },
-        }
+        self.decision.as_ref().map_or(Verdict::Allow { wait: Micros::ZERO }, |decision| decision.verdict)
     }
 
     /// One subject's rules: each one's name and what it says.
@@ -129,6 +126,7 @@ impl SubjectAnswer {
             quota_mode: false,
             written: None,
             cost,
+            key: Box::default(),
         }
     }
 

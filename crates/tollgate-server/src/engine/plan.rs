@@ -119,6 +119,7 @@ impl<'q> Plan<'q> {
         let cost = subject.cost.unwrap_or(limited.cost);
         let mut answer = SubjectAnswer::of(Fate::Decided, cost);
         answer.policy = Some(Arc::clone(&limited.policy));
+        answer.key = (*key).into();
         if limited.policy.rules().is_empty() {
             engine.let_through(Fate::SwitchedOff);
             answer.fate = Fate::SwitchedOff;

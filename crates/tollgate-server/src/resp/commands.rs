@@ -62,10 +62,6 @@ impl Refused {
     fn syntax(found: &[u8], usage: &str) -> Self {
         Self(format!("ERR syntax error at '{}'; write {usage}", shown(found)))
     }
-
-    fn no_auth() -> Self {
-        Self("NOAUTH Authentication required.".to_owned())
-    }
 }
 
 fn unknown(command: Command<'_>) -> Refused {

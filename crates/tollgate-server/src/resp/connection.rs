@@ -4,14 +4,15 @@
 //! sent and have an end: no more than one frame's worth is read ahead, and answers are sent before more than that has
 //! piled up. A client that does not read its answers is not read from.
 //!
-//! Silence has bounds too. Whoever connects must say something soon, whoever begins a command must end it, whoever is
-//! sent answers must take them; between commands a connection may rest for longer.
+//! Silence has bounds too. The listener's stream ends a connection that rests for too long or does not take its answers;
+//! here is the bound on a command that was begun and does not end.
 
-use std::{io, pin::Pin, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -19,8 +20,8 @@ use super::{
     frame::{self, Command, MAX_FRAME_BYTES, Malformed, Words},
     reply::Replies,
     session::Session,
-    settings::RespSettings,
 };
+use crate::shutdown::Shutdown;
 
 /// How a connection came to its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,31 +43,30 @@ struct Incoming {
     end: usize,
 }
 
-/// Serves a client to its end. `ending` is waited for between commands.
-pub(crate) async fn serve<S, F>(
+/// Serves a client to its end.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     mut session: Session,
-    settings: &RespSettings,
-    ending: F,
-) -> io::Result<End>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = ()>,
-{
+    frame_timeout: Duration,
+    latency: &Histogram,
+    mut shutdown: Shutdown,
+) -> io::Result<End> {
     let mut incoming = Incoming::new();
     let (mut words, mut replies) = (Words::default(), Replies::default());
-    let mut patience = Patience::new(settings);
-    let mut ending = std::pin::pin!(ending);
+    let mut ending = pin!(shutdown.begun());
+    // When a command that was begun must have ended.
+    let mut end_by: Option<Instant> = None;
     loop {
         let read = tokio::select! {
             biased;
             read = stream.read(incoming.room()) => read?,
-            () = patience.runs_out() => return Ok(End::Silent),
             () = &mut ending => return Ok(End::Shutdown),
+            () = sleep_until(end_by.unwrap_or_else(Instant::now)), if end_by.is_some() => return Ok(End::Silent),
         };
         if read == 0 {
             return Ok(End::Left);
         }
+        let began = Instant::now();
         incoming.arrived(read);
         let broken = loop {
             let frame = incoming.unread();
@@ -76,11 +76,12 @@ where
                         commands::answer(&mut session, Command::new(frame, &words), &mut replies).await;
                     }
                     incoming.take(taken);
+                    end_by = None;
                     if session.is_over {
                         break None;
                     }
                     if replies.bytes().len() >= MAX_OUTPUT_BYTES {
-                        send(&mut stream, &mut replies, settings.write_timeout).await?;
+                        send(&mut stream, &mut replies).await?;
                     }
                 }
                 Ok(None) => break None,
@@ -91,7 +92,8 @@ where
             }
         };
         if !replies.bytes().is_empty() {
-            send(&mut stream, &mut replies, settings.write_timeout).await?;
+            send(&mut stream, &mut replies).await?;
+            latency.observe(began.elapsed().as_secs_f64());
         }
         if let Some(malformed) = broken {
             return Ok(End::Malformed(malformed));
@@ -99,14 +101,15 @@ where
         if session.is_over {
             return Ok(End::Left);
         }
-        patience.renew(incoming.is_empty());
+        if !incoming.is_empty() {
+            end_by.get_or_insert(began + frame_timeout);
+        }
     }
 }
 
-async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies, within: Duration) -> io::Result<()> {
-    // Almost always the kernel takes it at once, and no timer is needed.
-    let sent = timeout(within, stream.write_all(replies.bytes())).await;
-    sent.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answers")))?;
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies) -> io::Result<()> {
+    stream.write_all(replies.bytes()).await?;
+    stream.flush().await?; // TLS may hold some of it back
     replies.clear();
     Ok(())
 }
@@ -154,50 +157,6 @@ impl Incoming {
 
     fn is_empty(&self) -> bool {
         self.start == self.end
-    }
-}
-
-/// How long a client may be silent from here on.
-///
-/// A timer that is set anew with every command would cost as much as the command. So there is one that is let run; when
-/// it ends and something has come meanwhile, it starts again. Silence is noticed after one to two times its bound.
-struct Patience<'a> {
-    settings: &'a RespSettings,
-    timer: Pin<Box<Sleep>>,
-    heard: bool,
-    /// When a command that was begun must have ended.
-    frame_by: Option<Instant>,
-}
-
-impl<'a> Patience<'a> {
-    fn new(settings: &'a RespSettings) -> Self {
-        Self { settings, timer: Box::pin(sleep(settings.first_byte_timeout)), heard: false, frame_by: None }
-    }
-
-    async fn runs_out(&mut self) {
-        loop {
-            self.timer.as_mut().await;
-            if !self.heard {
-                return;
-            }
-            self.heard = false;
-            self.timer.as_mut().reset(Instant::now() + self.settings.idle_timeout);
-        }
-    }
-
-    /// Something has come. It may have been the end of a frame, or the beginning of one that is not all there.
-    #[inline]
-    fn renew(&mut self, between_commands: bool) {
-        if !between_commands {
-            let by = *self.frame_by.get_or_insert_with(|| Instant::now() + self.settings.frame_timeout);
-            self.heard = false;
-            self.timer.as_mut().reset(by);
-        } else if self.frame_by.take().is_some() {
-            self.timer.as_mut().reset(Instant::now() + self.settings.idle_timeout);
-            self.heard = false;
-        } else {
-            self.heard = true;
-        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn ping(_session: &Session, command: Command<'_>, replies: &mut Repli
 }
 
 pub(super) fn echo(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     match (command.argument(0), command.arguments()) {
         (Some(message), 1) => replies.bulk(message),
         _ => return Err(Refused::usage("ECHO message")),
@@ -39,7 +39,7 @@ pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut R
 
 /// There is one set of keys, and its number is 0.
 pub(super) fn select(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     match (command.argument(0), command.arguments()) {
         (Some(b"0"), 1) => replies.status("OK"),
         (Some(_), 1) => return Err(Refused::because("DB index is out of range; there is only 0")),
@@ -81,7 +81,7 @@ pub(super) fn hello(session: &mut Session, command: Command<'_>, replies: &mut R
             _ => return Err(Refused::syntax(word, USAGE)),
         }
     }
-    session.admit_any()?;
+    session.admit()?;
     if let Some(name) = name {
         session.name = name;
     }
@@ -105,7 +105,7 @@ pub(super) fn hello(session: &mut Session, command: Command<'_>, replies: &mut R
 }
 
 pub(super) fn client(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     let Some(what) = command.argument(0) else { return Err(Refused::usage("CLIENT subcommand [argument ...]")) };
     let is = |known: &str| what.eq_ignore_ascii_case(known.as_bytes());
     match (command.argument(1), command.arguments()) {
@@ -134,7 +134,7 @@ pub(super) fn client(session: &mut Session, command: Command<'_>, replies: &mut 
 
 /// Two settings that benchmarks print; there is nothing to set.
 pub(super) fn config(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     let is_get = command.argument(0).is_some_and(|word| word.eq_ignore_ascii_case(b"GET"));
     if !is_get || command.arguments() < 2 {
         return Err(Refused::because("only CONFIG GET is known; the server is set up by its flags and rule files"));
@@ -153,7 +153,7 @@ pub(super) fn config(session: &Session, command: Command<'_>, replies: &mut Repl
 }
 
 pub(super) fn info(session: &Session, _command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     let health = session.engine.store().health();
     let lines = [
         "# Server".to_owned(),

@@ -73,7 +73,7 @@ async fn ask(
         return Err(Refused::usage(usage));
     };
     let (domain, key) = (numbers::text("the domain", domain)?, numbers::text("the key", key)?);
-    session.admit(Some(domain))?;
+    session.admit_to(domain)?;
     let question = Question { domain, subjects: &[Subject { cost, ..Subject::key(key) }], verb };
     let answered = match session.engine.ask_now(&question) {
         Some(answered) => answered,

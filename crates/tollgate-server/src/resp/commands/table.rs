@@ -41,7 +41,7 @@ const COMMANDS: &[Listed] = &[
 ];
 
 pub(super) fn command(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    session.admit_any()?;
+    session.admit()?;
     let Some(what) = command.argument(0) else {
         replies.array(COMMANDS.len());
         COMMANDS.iter().for_each(|listed| tell(replies, listed));

@@ -103,7 +103,7 @@ fn positional<'a>(
 
 #[inline]
 async fn decide(session: &Session, call: &Call<'_>) -> Result<Decision, Refused> {
-    session.admit(None)?;
+    session.admit_to_throttle()?;
     let Call { key, numbers, quantity } = *call;
     let decided = match session.engine.throttle_now(key, numbers, quantity) {
         Some(decided) => decided,
