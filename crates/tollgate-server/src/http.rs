@@ -1,0 +1,83 @@
+//! HTTP/1.1 and HTTP/2: decode → ask the engine → encode.
+//!
+//! ```text
+//! POST /v1/check    {"domain","key" or "descriptor","cost","max_wait_ms"}  → 200 and the decision, allowed or not
+//! GET  /v1/auth     for proxies: 200, or the status that means "no" to them
+//! POST /v1/peek, /v1/refund, /v1/settle, /v1/release, /v1/heartbeat, /v1/penalize, /v1/reset
+//! GET  /v1/openapi.json
+//! ```
+
+pub mod auth;
+mod body;
+pub(crate) mod problem;
+mod render;
+mod route;
+
+use std::{convert::Infallible, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    header::{CONNECTION, HeaderValue},
+    service::service_fn,
+};
+
+pub(crate) use self::route::{bearer, collect};
+pub use self::{problem::Problem, render::answer_line};
+use crate::{
+    config::AuthConfig,
+    engine::Engine,
+    listen::{Connection, Listener, serve_http},
+    security::Access,
+    shutdown::Shutdown,
+    telemetry::Wire,
+};
+use tollgate_tower::headers::HeaderStyle;
+
+/// What is sent back.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// The HTTP wire.
+#[derive(Clone, Debug)]
+pub struct Http(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    access: Access,
+    headers: HeaderStyle,
+    auth: AuthConfig,
+}
+
+impl Http {
+    /// A wire to this engine.
+    pub fn new(engine: Engine, access: Access, headers: HeaderStyle, auth: AuthConfig) -> Self {
+        Self(Arc::new(Inner { engine, access, headers, auth }))
+    }
+
+    /// Serves everybody who comes to the listener, until the word to stop.
+    pub async fn serve(self, listener: Listener, shutdown: Shutdown) {
+        let bounds = listener.bounds();
+        let latency = self.0.engine.telemetry().latency(Wire::Http);
+        let serve = move |connection: Connection, shutdown: Shutdown| {
+            let (http, latency, stopping, peer) = (self.clone(), latency.clone(), shutdown.clone(), connection.peer);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (http, latency, stopping) = (http.clone(), latency.clone(), stopping.clone());
+                async move {
+                    let began = Instant::now();
+                    let version = request.version();
+                    let mut reply = http.answer(request, peer, bounds).await;
+                    if stopping.has_begun() && version <= http::Version::HTTP_11 {
+                        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    latency.observe(began.elapsed().as_secs_f64());
+                    Ok::<_, Infallible>(reply)
+                }
+            });
+            serve_http(connection, service, bounds, shutdown)
+        };
+        listener.run(shutdown, serve).await;
+    }
+}

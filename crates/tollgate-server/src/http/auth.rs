@@ -1,0 +1,224 @@
+//! `/v1/auth`: for proxies that ask before they pass a request on (nginx `auth_request`, forwardAuth).
+//!
+//! The proxy's own configuration says, in the query, what to look at; the client cannot write there.
+//!
+//! ```text
+//! /v1/auth?domain=api&entry=user:header:x-api-key&entry=path:path&cost=2&deny_status=403
+//! ```
+
+use std::{borrow::Cow, net::SocketAddr, str::FromStr};
+
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{HOST, HeaderName},
+};
+
+use super::{Http, Problem, Reply, render};
+use crate::{
+    engine::{Asked, Question, Subject, Who},
+    security::Pass,
+};
+
+/// Where the value of a descriptor entry comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum EntrySource {
+    /// The client's address, folded: IPv6 by its /64.
+    Address,
+    /// A header of the original request.
+    Header(HeaderName),
+    /// The original path, without its query.
+    Path,
+    /// The original method.
+    Method,
+    /// The original host.
+    Host,
+    /// Always this.
+    Value(String),
+}
+
+impl FromStr for EntrySource {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word.split_once(':').unwrap_or((word, "")) {
+            ("address", "") => Ok(Self::Address),
+            ("path", "") => Ok(Self::Path),
+            ("method", "") => Ok(Self::Method),
+            ("host", "") => Ok(Self::Host),
+            ("header", name) => {
+                let name = HeaderName::from_str(name).map_err(|_| format!("\"{name}\" is no name of a header"))?;
+                Ok(Self::Header(name))
+            }
+            ("value", value) if !value.is_empty() => Ok(Self::Value(value.to_owned())),
+            _ => Err(format!("\"{word}\" is no source; use address, header:NAME, path, method, host or value:TEXT")),
+        }
+    }
+}
+
+/// Reads `NAME:SOURCE`, such as `user:header:x-api-key`.
+pub fn parse_entry(word: &str) -> Result<(String, EntrySource), String> {
+    match word.split_once(':') {
+        Some((name, source)) if !name.is_empty() => Ok((name.to_owned(), source.parse()?)),
+        _ => Err(format!("\"{word}\" is no entry; use NAME:SOURCE, such as user:header:x-api-key")),
+    }
+}
+
+/// What the query says.
+#[derive(Debug, Default)]
+struct Wanted {
+    domain: Option<String>,
+    entries: Vec<(String, EntrySource)>,
+    cost: Option<u64>,
+    deny_status: Option<StatusCode>,
+}
+
+impl Http {
+    /// Answers a proxy.
+    pub(super) async fn auth(
+        &self,
+        head: &http::request::Parts,
+        peer: SocketAddr,
+        pass: &Pass,
+    ) -> Result<Reply, Problem> {
+        let wanted = Wanted::read(head.uri.query().unwrap_or_default())?;
+        let config = &self.0.auth;
+        let domain = self.auth_domain(wanted.domain.as_deref())?;
+        if !pass.covers(&domain) {
+            return Err(Problem::forbidden("the token is not for this domain"));
+        }
+        let sources = if wanted.entries.is_empty() { &config.entries } else { &wanted.entries };
+        let address = || config.address.key(Some(peer.ip()), &head.headers).unwrap_or_default();
+        let mut values: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(sources.len());
+        for (name, source) in sources {
+            let value: Cow<'_, str> = match source {
+                EntrySource::Address => address().into(),
+                EntrySource::Header(name) => text(&head.headers, name),
+                EntrySource::Path => original_path(&head.headers),
+                EntrySource::Method => first_of(&head.headers, &ORIGINAL_METHOD),
+                EntrySource::Host => original_host(&head.headers),
+                EntrySource::Value(value) => value.as_str().into(),
+            };
+            // A header that is not there is no entry; the rules may have a policy for those without one.
+            if !value.is_empty() {
+                values.push((name, value));
+            }
+        }
+        let key = if sources.is_empty() { address() } else { String::new() };
+        let entries: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, &**value)).collect();
+        let who = match sources.is_empty() {
+            true => Who::Key(&key),
+            false if entries.is_empty() => Who::Descriptor(&[(NOBODY, NOBODY)]),
+            false => Who::Descriptor(&entries),
+        };
+        let subjects = [Subject { who, cost: wanted.cost, limit: None }];
+        let question =
+            Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
+        let answer = self.0.engine.ask(&question).await?;
+        let usual = StatusCode::from_u16(config.deny_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, self.0.headers))
+    }
+
+    fn auth_domain(&self, asked: Option<&str>) -> Result<String, Problem> {
+        if let Some(domain) = asked.or(self.0.auth.domain.as_deref()) {
+            return Ok(domain.to_owned());
+        }
+        let book = self.0.engine.rulebook();
+        match book.only_domain() {
+            Some(domain) => Ok(domain.to_owned()),
+            None => Err(Problem::bad_request("no domain is named, and there are several; say ?domain=…")),
+        }
+    }
+}
+
+impl Wanted {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut wanted = Self::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value).ok_or_else(|| {
+                Problem::bad_request("the query has a % without two hexadecimal digits, or is not UTF-8")
+            })?;
+            let wrong = |what: String| Problem::bad_request(format!("the query says {name}={value}: {what}"));
+            match name {
+                "domain" => wanted.domain = Some(value.into_owned()),
+                "entry" => wanted.entries.push(parse_entry(&value).map_err(wrong)?),
+                "cost" => wanted.cost = Some(value.parse().map_err(|_| wrong("use a whole number".to_owned()))?),
+                "deny_status" => {
+                    let status = value.parse().ok().and_then(deny_status);
+                    wanted.deny_status = Some(status.ok_or_else(|| wrong("use 401, 403, 429 or 503".to_owned()))?);
+                }
+                _ => return Err(wrong("use domain, entry, cost and deny_status".to_owned())),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// A status that proxies take for a "no".
+pub fn deny_status(status: u16) -> Option<StatusCode> {
+    [401, 403, 429, 503].contains(&status).then(|| StatusCode::from_u16(status).ok()).flatten()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Cow<'a, str> {
+    headers.get(name).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()))
+}
+
+/// The first of these headers that is there: nginx' own name first, then that of forwardAuth.
+fn first_of<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Cow<'a, str> {
+    names.iter().map(|name| text(headers, name)).find(|value| !value.is_empty()).unwrap_or_default()
+}
+
+fn original_path(headers: &HeaderMap) -> Cow<'_, str> {
+    match first_of(headers, &ORIGINAL_URI) {
+        Cow::Borrowed(uri) => Cow::Borrowed(uri.split(['?', '#']).next().unwrap_or_default()),
+        Cow::Owned(uri) => Cow::Owned(uri.split(['?', '#']).next().unwrap_or_default().to_owned()),
+    }
+}
+
+fn original_host(headers: &HeaderMap) -> Cow<'_, str> {
+    match first_of(headers, &ORIGINAL_HOST) {
+        Cow::Borrowed("") => text(headers, &HOST),
+        found => found,
+    }
+}
+
+/// Percent-encoding undone.
+fn decoded(value: &str) -> Option<Cow<'_, str>> {
+    if !value.contains(['%', '+']) {
+        return Some(Cow::Borrowed(value));
+    }
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        match byte {
+            b'%' => {
+                let (digits, after) = after.split_at_checked(2)?;
+                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                rest = after;
+                continue;
+            }
+            b'+' => bytes.push(b' '),
+            byte => bytes.push(*byte),
+        }
+        rest = after;
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// Whether a method may ask: proxies send the original one, or GET.
+pub(super) fn is_asking(method: &Method) -> bool {
+    !matches!(*method, Method::CONNECT | Method::TRACE)
+}
+
+const ORIGINAL_URI: [HeaderName; 3] = [
+    HeaderName::from_static("x-original-uri"),
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-original-url"),
+];
+const ORIGINAL_METHOD: [HeaderName; 2] =
+    [HeaderName::from_static("x-original-method"), HeaderName::from_static("x-forwarded-method")];
+const ORIGINAL_HOST: [HeaderName; 2] =
+    [HeaderName::from_static("x-original-host"), HeaderName::from_static("x-forwarded-host")];
+
+/// What a request is called of which nothing is known; no rule file names it, so a policy for everything applies.
+const NOBODY: &str = "-";

@@ -1,0 +1,113 @@
+//! Answers as JSON and as header fields.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use tollgate_core::{Micros, Policy, Verdict};
+use tollgate_tower::headers::{HeaderStyle, RateLimitFields};
+
+use super::{Problem, Reply};
+use crate::{
+    engine::{Answer, Asked, Subject, Who},
+    line::{push, push_decision, push_field, push_millis, push_text, push_word},
+};
+
+/// The decision as `tollgate simulate` writes it, and a little more: who decided, and the lease that was taken. One line.
+pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Micros) -> Vec<u8> {
+    let mut line = Vec::with_capacity(512);
+    let told = answer.subjects.first();
+    push(&mut line, b"{\"at_ms\":");
+    push_millis(&mut line, answer.decision.as_ref().map_or(now, |decision| decision.decided_at));
+    push(&mut line, b",\"key\":");
+    push_text(&mut line, told.map_or("", |subject| &subject.key));
+    let cost = match asked {
+        Asked::Peek | Asked::Reset | Asked::Heartbeat { .. } => 0,
+        Asked::Settle { actual, .. } => actual,
+        _ => told.map_or(subject.cost.unwrap_or(1), |subject| subject.cost),
+    };
+    push_field(&mut line, b",\"cost\":", cost);
+    push_word(&mut line, b",\"op\":\"", asked.name());
+    line.push(b',');
+    match &answer.decision {
+        Some(decision) => {
+            push_decision(&mut line, decision, |line, index| {
+                push_text(line, answer.rule_name(index).unwrap_or_default())
+            });
+        }
+        None => push(
+            &mut line,
+            b"\"verdict\":\"allow\",\"wait_us\":0,\"retry_after_us\":0,\"remaining\":null,\"limit\":null,\
+              \"reset_after_us\":0,\"decided_by\":null,\"rules\":[]",
+        ),
+    }
+    push(&mut line, b",\"policy\":");
+    match told.and_then(|subject| subject.policy.as_ref()) {
+        Some(policy) => push_text(&mut line, policy.name()),
+        None => push(&mut line, b"null"),
+    }
+    if let Some(decision) = &answer.decision {
+        push_word(&mut line, b",\"source\":\"", decision.source.name());
+        if let Some(lease) = decision.lease {
+            push_field(&mut line, b",\"lease\":", lease.0);
+        }
+    } else {
+        push_word(&mut line, b",\"source\":\"", told.map_or("nobody", |subject| subject.fate.name()));
+    }
+    push(&mut line, b"}\n");
+    line
+}
+
+/// The decision as a response.
+pub(super) fn decided(line: Vec<u8>, answer: &Answer, style: HeaderStyle) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(line)));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    put_fields(answer, style, reply.headers_mut());
+    reply
+}
+
+/// A proxy's question: go on, or this status.
+pub(super) fn allowed_or(deny: StatusCode, answer: &Answer, style: HeaderStyle) -> Reply {
+    if answer.is_allowed() {
+        let mut reply = Response::new(Full::default());
+        put_fields(answer, style, reply.headers_mut());
+        return reply;
+    }
+    let policies = || answer.subjects.iter().filter_map(|subject| subject.policy.as_deref());
+    let violated = match &answer.decision {
+        Some(decision) => fields(policies(), HeaderStyle::Ietf).violated(decision).map(str::to_owned).collect(),
+        None => Vec::new(),
+    };
+    let detail = match answer.verdict() {
+        Verdict::Deny { retry_after } => format!("the same request passes after {retry_after}"),
+        _ => "waiting cannot help: the request asks for more than is ever granted".to_owned(),
+    };
+    let mut reply = Problem::quota_exceeded(deny, detail, violated).reply();
+    put_fields(answer, style, reply.headers_mut());
+    reply
+}
+
+fn put_fields(answer: &Answer, style: HeaderStyle, headers: &mut HeaderMap) {
+    if let Some(decision) = &answer.decision {
+        let policies = answer.subjects.iter().filter_map(|subject| subject.policy.as_deref());
+        fields(policies, style).insert_into(decision, headers);
+    }
+}
+
+fn fields<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, style: HeaderStyle) -> RateLimitFields {
+    let mut all = policies.clone();
+    match (all.next(), all.next()) {
+        (Some(one), None) => RateLimitFields::new(one, style),
+        _ => RateLimitFields::of_several(policies, style),
+    }
+}
+
+/// The word for whom a request is from, where nobody decided.
+pub(super) fn shown_key(who: Who<'_>) -> String {
+    match who {
+        Who::Key(key) => key.to_owned(),
+        Who::Descriptor(entries) => crate::rulebook::of_entries(entries),
+    }
+}

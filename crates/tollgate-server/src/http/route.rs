@@ -1,0 +1,112 @@
+//! From a request to an answer: which question it is, whether its sender may ask, and what the body says.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::{
+    HeaderMap, Method, Request, Response,
+    body::{Body as _, Incoming},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+};
+use tokio::time::timeout;
+use tollgate_core::Store;
+
+use super::{
+    Http, Problem, Reply, auth,
+    body::{Body, Op},
+    render,
+};
+use crate::{config::Bounds, engine::Question, telemetry::Wire};
+
+impl Http {
+    /// Whatever is asked, there is an answer.
+    pub(super) async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, bounds: Bounds) -> Reply {
+        match self.route(request, peer, bounds).await {
+            Ok(reply) => reply,
+            Err(problem) => {
+                if problem.status() < 500 {
+                    self.0.engine.telemetry().bad_requests.get_or_create(&Wire::Http.label()).inc();
+                }
+                problem.reply()
+            }
+        }
+    }
+
+    async fn route(&self, request: Request<Incoming>, peer: SocketAddr, bounds: Bounds) -> Result<Reply, Problem> {
+        let (head, body) = request.into_parts();
+        match head.uri.path() {
+            "/v1/auth" if auth::is_asking(&head.method) => {
+                let pass = self.admit(&head.headers)?;
+                self.auth(&head, peer, &pass).await
+            }
+            "/v1/auth" => Err(Problem::method("GET")),
+            "/v1/openapi.json" if head.method == Method::GET => Ok(openapi()),
+            "/v1/openapi.json" => Err(Problem::method("GET")),
+            path => match Op::of_path(path) {
+                Some(op) if head.method == Method::POST => {
+                    let pass = self.admit(&head.headers)?;
+                    let bytes = collect(body, bounds).await?;
+                    self.decide(op, &bytes, &pass).await
+                }
+                Some(_) => Err(Problem::method("POST")),
+                None => Err(Problem::not_found(path)),
+            },
+        }
+    }
+
+    async fn decide(&self, op: Op, bytes: &[u8], pass: &crate::security::Pass) -> Result<Reply, Problem> {
+        let body = Body::read(bytes)?;
+        if !pass.covers(&body.domain) {
+            return Err(Problem::forbidden("the token is not for this domain"));
+        }
+        let (entries, verb) = (body.entries(), body.asked(op)?);
+        let subjects = [body.subject(&entries)?];
+        let engine = &self.0.engine;
+        let mut answer = engine.ask(&Question { domain: &body.domain, subjects: &subjects, verb }).await?;
+        for (told, subject) in answer.subjects.iter_mut().zip(&subjects) {
+            if told.policy.is_none() {
+                told.key = render::shown_key(subject.who).into();
+            }
+        }
+        let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
+        Ok(render::decided(line, &answer, self.0.headers))
+    }
+
+    /// Whoever bears a token that is known; anybody, where none is asked for.
+    fn admit(&self, headers: &HeaderMap) -> Result<std::sync::Arc<crate::security::Pass>, Problem> {
+        self.0.access.pass(bearer(headers)).ok_or_else(Problem::unauthorized)
+    }
+}
+
+/// The token of `Authorization: Bearer …`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// The whole body, within its bounds of size and time.
+pub(crate) async fn collect(body: Incoming, bounds: Bounds) -> Result<Bytes, Problem> {
+    // Who says beforehand that it is too much need not send it.
+    if body.size_hint().lower() > bounds.body_bytes as u64 {
+        return Err(Problem::too_large(bounds.body_bytes));
+    }
+    match timeout(bounds.request, Limited::new(body, bounds.body_bytes).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(bounds.body_bytes)),
+        Ok(Err(_)) => Err(Problem::bad_request("the body ended too early")),
+        Err(_) => {
+            Err(Problem::new(http::StatusCode::REQUEST_TIMEOUT, "The request took too long", "send it in one go"))
+        }
+    }
+}
+
+fn openapi() -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from_static(OPENAPI.as_bytes())));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// What can be asked here, for programs.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");

@@ -1,0 +1,194 @@
+//! Accepting connections, within bounds: so many at once, none that stays silent, all let go in good order.
+//!
+//! ```text
+//! bind ─▶ accept ─▶ a place is free? ─▶ TLS ─▶ timed stream ─▶ the wire's own code
+//! ```
+
+mod http;
+mod stream;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+pub use self::{
+    http::serve_http,
+    stream::{Plain, Timed},
+};
+use crate::{
+    config::Bounds,
+    security::Tls,
+    shutdown::Shutdown,
+    telemetry::{Telemetry, Wire},
+};
+
+/// A port that is listened on.
+#[derive(Debug)]
+pub struct Listener {
+    wire: Wire,
+    socket: TcpListener,
+    tls: Option<Tls>,
+    bounds: Bounds,
+    telemetry: Arc<Telemetry>,
+}
+
+/// Why a port cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has it.
+    #[error("{wire} {address}: another program listens there; stop it, or choose another port with --{wire}")]
+    Taken {
+        /// For which wire.
+        wire: &'static str,
+        /// Which one.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("{wire} {address}: cannot listen there: {cause}; choose another address with --{wire}")]
+    Other {
+        /// For which wire.
+        wire: &'static str,
+        /// Which one.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+    },
+}
+
+/// Somebody who has come in.
+#[derive(Debug)]
+pub struct Connection {
+    /// Bytes both ways, with the listener's patience.
+    pub stream: Timed<Plain>,
+    /// Where they come from.
+    pub peer: SocketAddr,
+}
+
+impl Listener {
+    /// Listens.
+    pub async fn bind(
+        wire: Wire,
+        address: SocketAddr,
+        tls: Option<Tls>,
+        bounds: Bounds,
+        telemetry: Arc<Telemetry>,
+    ) -> Result<Self, ListenError> {
+        let socket = TcpListener::bind(address).await.map_err(|cause| match cause.kind() {
+            io::ErrorKind::AddrInUse => ListenError::Taken { wire: wire.name(), address },
+            _ => ListenError::Other { wire: wire.name(), address, cause },
+        })?;
+        Ok(Self { wire, socket, tls, bounds, telemetry })
+    }
+
+    /// Where it listens; the port is a real one even if 0 was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Which wire it is for.
+    pub fn wire(&self) -> Wire {
+        self.wire
+    }
+
+    /// Its bounds.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Serves connections until the word to stop, and then until the last of them is done or the time for that is up.
+    /// `serve` is given one connection and the word; when its future ends, the connection is closed.
+    pub async fn run<F, S>(self, mut shutdown: Shutdown, serve: S)
+    where
+        S: Fn(Connection, Shutdown) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let places = Arc::new(Semaphore::new(self.bounds.connections));
+        let mut tasks = JoinSet::new();
+        let mut begun = shutdown.clone();
+        loop {
+            tokio::select! {
+                accepted = self.socket.accept() => match accepted {
+                    Ok((stream, peer)) => self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks),
+                    // Too many files are open, or the like: what is open will close, and then there is room again.
+                    Err(error) => {
+                        tracing::warn!(wire = self.wire.name(), %error, "could not accept a connection");
+                        sleep(AFTER_TROUBLE).await;
+                    }
+                },
+                Some(_) = tasks.join_next() => {}
+                () = begun.begun() => break,
+            }
+        }
+        // Whoever has connected by now was promised an answer by the system, if not by us.
+        while let Ok(Ok((stream, peer))) = timeout(LAST_CALL, self.socket.accept()).await {
+            self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks);
+        }
+        drop(self.socket);
+        shutdown.begun().await;
+        let all_done = async { while tasks.join_next().await.is_some() {} };
+        if timeout(self.bounds.drain, all_done).await.is_err() {
+            let open = tasks.len();
+            tracing::warn!(wire = self.wire.name(), open, "connections were cut off: the time to finish was up");
+            tasks.shutdown().await;
+        }
+    }
+
+    fn welcome<F, S>(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        places: &Arc<Semaphore>,
+        shutdown: &Shutdown,
+        serve: &S,
+        tasks: &mut JoinSet<()>,
+    ) where
+        S: Fn(Connection, Shutdown) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+            // Closed at once: a client that hears nothing would wait.
+            self.telemetry.refused_connections.get_or_create(&self.wire.label()).inc();
+            return;
+        };
+        // Answers are small and somebody waits for each of them.
+        let _ = stream.set_nodelay(true);
+        let guest = Guest::new(self.wire, &self.telemetry, place);
+        let (tls, bounds, serve, shutdown) = (self.tls.clone(), self.bounds, serve.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            if let Some(stream) = Plain::open(stream, tls.as_ref(), bounds.first_byte).await {
+                let stream = Timed::new(stream, bounds.first_byte, bounds.idle);
+                serve(Connection { stream, peer }, shutdown).await;
+            }
+            drop(guest);
+        });
+    }
+}
+
+/// A place that is taken, and counted as long as it is.
+struct Guest {
+    wire: Wire,
+    telemetry: Arc<Telemetry>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    fn new(wire: Wire, telemetry: &Arc<Telemetry>, place: OwnedSemaphorePermit) -> Self {
+        telemetry.connections.get_or_create(&wire.label()).inc();
+        Self { wire, telemetry: Arc::clone(telemetry), _place: place }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.telemetry.connections.get_or_create(&self.wire.label()).dec();
+    }
+}
+
+const AFTER_TROUBLE: Duration = Duration::from_millis(50);
+/// How long the queue of connections is looked at for a last one.
+const LAST_CALL: Duration = Duration::from_millis(20);

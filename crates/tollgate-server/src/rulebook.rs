@@ -1,0 +1,137 @@
+//! What holds at one moment: every domain's rules, matched and ready to be asked.
+//!
+//! ```text
+//! rule files ─tollgate-rules─▶ RuleFile ─build─▶ Rulebook ─find─▶ policy + key
+//!                     switches, exceptions ──┘
+//! ```
+//!
+//! A rulebook never changes. A reload, a switch or an exception makes a new one, and whoever is being answered
+//! meanwhile finishes with the old one.
+
+mod build;
+mod envoy;
+mod key;
+mod limited;
+mod native;
+mod switches;
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+pub(crate) use self::{
+    build::Builder,
+    envoy::{Allowed, Limit},
+    key::of_entries,
+    limited::Limited,
+    native::KEY_ENTRY,
+};
+pub use self::{
+    build::Exempt,
+    switches::{Switches, Target},
+};
+use self::{envoy::EnvoyRules, native::NativeRules};
+use crate::engine::Who;
+
+/// The rules of every domain.
+#[derive(Debug, Default)]
+pub struct Rulebook {
+    domains: HashMap<Box<str>, Domain>,
+    /// Every policy by domain and name; the next book takes over those that stay the same.
+    policies: HashMap<(Box<str>, Box<str>), Arc<Limited>>,
+    switches: Switches,
+}
+
+/// A policy and what it has decided so far.
+#[derive(Debug)]
+pub struct Counted {
+    /// Which one.
+    pub policy: Arc<tollgate_core::Policy>,
+    /// Allowed, denied, never.
+    pub totals: [u64; 3],
+    /// Requests that rules which only watch would have refused.
+    pub shadow_denials: u64,
+}
+
+#[derive(Debug)]
+enum Domain {
+    Native(NativeRules),
+    Envoy(EnvoyRules),
+}
+
+/// What the rules say about a subject.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// A policy of tollgate's own form.
+    Policy(&'a Limited, Cow<'a, str>),
+    /// A limit of the other form.
+    Limit(&'a Limit, Cow<'a, str>),
+    Unmatched,
+    UnknownDomain,
+}
+
+impl Rulebook {
+    /// Which rule a subject falls under. The error tells a caller how to ask more clearly.
+    #[inline]
+    pub(crate) fn find<'a>(&'a self, domain: &str, who: Who<'a>) -> Result<Found<'a>, String> {
+        let found = match (self.domains.get(domain), who) {
+            (None, _) => return Ok(Found::UnknownDomain),
+            (Some(Domain::Native(rules)), Who::Descriptor(entries)) => {
+                rules.find(entries).map(|(limited, key)| Found::Policy(limited, key))
+            }
+            (Some(Domain::Native(rules)), Who::Key(key)) => {
+                rules.find_by_key(key)?.map(|(limited, key)| Found::Policy(limited, key))
+            }
+            (Some(Domain::Envoy(rules)), Who::Descriptor(entries)) => {
+                rules.find(entries).map(|(limit, key)| Found::Limit(limit, key))
+            }
+            (Some(Domain::Envoy(rules)), Who::Key(key)) => {
+                rules.find_by_key(key)?.map(|(limit, key)| Found::Limit(limit, key))
+            }
+        };
+        Ok(found.unwrap_or(Found::Unmatched))
+    }
+
+    /// Whether any rule file is about this domain.
+    pub fn knows(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// The domain, if there is just one.
+    pub fn only_domain(&self) -> Option<&str> {
+        let mut domains = self.domains.keys();
+        domains.next().filter(|_| domains.next().is_none()).map(|domain| &**domain)
+    }
+
+    /// Every domain, in alphabetical order.
+    pub fn domains(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.domains.keys().map(|domain| &**domain).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The switches it was made with.
+    pub fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
+    /// Every policy with its counts, in alphabetical order.
+    pub fn counted(&self) -> Vec<Counted> {
+        let mut all: Vec<Counted> = self
+            .policies
+            .values()
+            .map(|limited| Counted {
+                policy: Arc::clone(&limited.policy),
+                totals: limited.meters.totals(),
+                shadow_denials: limited.meters.shadow_denials(),
+            })
+            .collect();
+        all.sort_by(|a, b| (a.policy.domain(), a.policy.name()).cmp(&(b.policy.domain(), b.policy.name())));
+        all
+    }
+
+    /// Every policy by domain and name, in alphabetical order.
+    pub fn policies(&self) -> Vec<Arc<tollgate_core::Policy>> {
+        let mut all: Vec<_> = self.policies.values().map(|limited| Arc::clone(&limited.policy)).collect();
+        all.sort_by(|a, b| (a.domain(), a.name()).cmp(&(b.domain(), b.name())));
+        all
+    }
+}

@@ -1,0 +1,11 @@
+//! What is counted and told about the server's own work. User keys never become labels; the busiest denied ones are
+//! kept in a bounded list that only the admin listener shows.
+
+mod metrics;
+mod store;
+mod top;
+
+pub use self::{
+    metrics::{OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
+    top::{DeniedKey, TopDenied},
+};

@@ -1,0 +1,106 @@
+//! The form of envoyproxy/ratelimit: the walk down the tree, and what its fields mean.
+
+use tollgate_core::Verdict;
+use tollgate_rules::EnvoyUnit;
+use tollgate_server::engine::{Fate, RequestedLimit, Subject, Who};
+
+use crate::{Bench, is_denied, remaining};
+
+const RULES: &str = r#"
+domain: edge
+descriptors:
+  - key: ip
+    rate_limit: { unit: hour, requests_per_unit: 100, name: per-ip }
+    descriptors:
+      - key: path
+        value: /login
+        rate_limit: { unit: hour, requests_per_unit: 3 }
+  - { key: ip, value: 10.0.0.1, rate_limit: { unlimited: true } }
+  - { key: ip, value: 10.*, rate_limit: { unit: hour, requests_per_unit: 50 } }
+  - { key: ip, value: 10.9*, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: net, value: 192.*, share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 5 } }
+  - { key: banned, rate_limit: { unit: day, requests_per_unit: 0 } }
+  - { key: watched, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: quota, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: account, rate_limit: { unit: hour, requests_per_unit: 1000, name: account, replaces: [{ name: per-ip }] } }
+  - { key: open }
+"#;
+
+#[test]
+fn values_win_over_wildcards_and_wildcards_over_the_key_alone() {
+    let bench = Bench::new(RULES);
+    assert_eq!(bench.take("edge", &[("ip", "10.0.0.1")]).subjects[0].fate, Fate::Unlimited);
+    assert_eq!(remaining(&bench.take("edge", &[("ip", "10.1.1.1")])), 49);
+    assert_eq!(remaining(&bench.take("edge", &[("ip", "10.9.1.1")])), 49, "the first wildcard of the file");
+    assert_eq!(remaining(&bench.take("edge", &[("ip", "1.1.1.1")])), 99);
+    assert_eq!(remaining(&bench.take("edge", &[("ip", "1.1.1.2")])), 99, "each value is counted on its own");
+}
+
+#[test]
+fn a_limit_counts_only_where_the_entries_end() {
+    let bench = Bench::new(RULES);
+    assert_eq!(remaining(&bench.take("edge", &[("ip", "1.1.1.1"), ("path", "/login")])), 2);
+    assert_eq!(bench.take("edge", &[("ip", "1.1.1.1"), ("path", "/other")]).subjects[0].fate, Fate::Unmatched);
+    assert_eq!(bench.take("edge", &[("path", "/login")]).subjects[0].fate, Fate::Unmatched);
+    assert_eq!(bench.take("edge", &[("path", "/login"), ("ip", "1.1.1.1")]).subjects[0].fate, Fate::Unmatched);
+    assert_eq!(bench.take("edge", &[("open", "x")]).subjects[0].fate, Fate::Unmatched);
+    // The literal 10.0.0.1 has nothing below it, and there is no way back to the key alone.
+    assert_eq!(bench.take("edge", &[("ip", "10.0.0.1"), ("path", "/login")]).subjects[0].fate, Fate::Unmatched);
+}
+
+#[test]
+fn a_shared_threshold_counts_all_values_of_a_wildcard_together() {
+    let bench = Bench::new(RULES);
+    assert_eq!(remaining(&bench.take("edge", &[("net", "192.168.0.1")])), 4);
+    assert_eq!(remaining(&bench.take("edge", &[("net", "192.168.0.2")])), 3);
+}
+
+#[test]
+fn zero_requests_per_unit_refuses_everybody_and_charges_nobody() {
+    let bench = Bench::new(RULES);
+    let answer = bench.take("edge", &[("banned", "x")]);
+    assert_eq!((answer.verdict(), answer.subjects[0].fate), (Verdict::Never, Fate::RefusedAlways));
+    let (ip, banned) = ([("ip", "2.2.2.2")], [("banned", "x")]);
+    let both = bench.ask("edge", &[Subject::descriptor(&ip), Subject::descriptor(&banned)]).unwrap();
+    assert_eq!(both.verdict(), Verdict::Never);
+    assert!(!both.subjects[0].over_limit && both.subjects[1].over_limit);
+    assert_eq!(remaining(&bench.take("edge", &ip)), 99);
+}
+
+#[test]
+fn shadow_and_quota_modes_let_pass_and_say_so() {
+    let bench = Bench::new(RULES);
+    for (key, quota_mode) in [("watched", false), ("quota", true)] {
+        let first = bench.take("edge", &[(key, "x")]);
+        assert!(first.is_allowed() && !first.subjects[0].over_limit);
+        let second = bench.take("edge", &[(key, "x")]);
+        assert!(second.is_allowed() && second.subjects[0].over_limit && second.subjects[0].is_watched());
+        assert_eq!(second.subjects[0].quota_mode, quota_mode);
+    }
+    assert!(bench.metric("tollgate_shadow_denials_total{domain=\"edge\",policy=\"watched\",rule=\"hour\"} 1"));
+}
+
+#[test]
+fn a_limit_that_replaces_another_leaves_it_uncharged() {
+    let bench = Bench::new(RULES);
+    let (ip, account) = ([("ip", "3.3.3.3")], [("account", "a")]);
+    let both = bench.ask("edge", &[Subject::descriptor(&ip), Subject::descriptor(&account)]).unwrap();
+    assert_eq!(both.subjects.iter().map(|subject| subject.fate).collect::<Vec<_>>(), [Fate::Replaced, Fate::Decided]);
+    assert_eq!(both.rules_of(&both.subjects[1]).map(|(name, _)| name).collect::<Vec<_>>(), ["account"]);
+    assert_eq!(remaining(&both), 999);
+    assert_eq!(remaining(&bench.take("edge", &ip)), 99, "alone it counts");
+}
+
+#[test]
+fn a_limit_that_comes_with_the_request_stands_in_for_the_file() {
+    let bench = Bench::new(RULES);
+    let entries = [("ip", "4.4.4.4")];
+    let limit = Some(RequestedLimit { requests_per_unit: 2, unit: EnvoyUnit::Hour });
+    let subject = Subject { who: Who::Descriptor(&entries), cost: None, limit };
+    assert_eq!(remaining(&bench.ask("edge", &[subject]).unwrap()), 1);
+    assert!(bench.ask("edge", &[subject]).unwrap().is_allowed());
+    let denied = bench.ask("edge", &[subject]).unwrap();
+    assert!(is_denied(&denied));
+    assert_eq!(denied.subjects[0].written, limit);
+    assert_eq!(remaining(&bench.take("edge", &entries)), 99, "the file's own count is another");
+}
