@@ -25,6 +25,7 @@ mod key;
 mod link;
 mod policies;
 mod pretend;
+pub mod redisson;
 mod reply;
 mod request;
 mod scan;
