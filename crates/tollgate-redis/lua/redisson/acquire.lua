@@ -9,7 +9,8 @@
 --          {0, clock, wait, lower}   refused; milliseconds until so many are free, and Redisson's own figure, which
 --                                    looks at the oldest grant alone and adds three
 --          {2, clock}                never set up      {3, clock}  too late; nothing was done
---          {4, clock, size}          a grant of so many bytes cannot be read; nothing was done
+--          {4, clock, size, own}     a grant of so many bytes cannot be read, under this client's key (1) or the shared
+--                                    one (0); nothing was done
 --          {5, clock, rate}          more than the rate: no wait would do
 -- writes   grants that lapsed go; a new one comes with its score in milliseconds; value + permits in grants = rate
 local wanted = tonumber(ARGV[3])
@@ -50,7 +51,7 @@ if not strange and value < wanted then
   until #batch == 0
 end
 if strange then
-  return {4, clock, strange}
+  return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
 end
 if lapsed > 0 then
   call('ZREMRANGEBYSCORE', permits_key, '-inf', edge)

@@ -7,7 +7,7 @@ if not strange and score then
   reckon()
 end
 if strange then
-  return {4, clock, strange}
+  return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
 end
 if lapsed > 0 then
   call('ZREMRANGEBYSCORE', permits_key, '-inf', edge)

@@ -29,7 +29,7 @@ while score and left > 0 and not strange do
   end
 end
 if strange then
-  return {4, clock, strange}
+  return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
 end
 if whole > 0 then
   call('ZREMRANGEBYRANK', permits_key, 0, whole - 1)

@@ -22,7 +22,7 @@ local taken, strange
 if keeps then
   taken, strange = sum(call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', edge), '+inf'))
   if strange then
-    return {4, clock, strange}
+    return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
   end
 end
 call('HSET', KEYS[1], 'rate', ARGV[3], 'interval', ARGV[4], 'type', ARGV[5], 'keepAliveTime', ARGV[6])

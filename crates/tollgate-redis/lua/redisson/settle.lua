@@ -29,12 +29,16 @@ if score and score <= edge then
     value = value + freed
   end
 end
--- Grants of one permit each, the common case, are as many as permits are missing, and nothing more has to be read. Else
--- the sum tells; above 64 grants only now and then, unless it is certain that something is wrong.
+-- Grants of one permit each, the common case, are as many as permits are missing, and only the oldest is read. Else the
+-- sum tells; above 64 grants only now and then, unless it is certain that something is wrong.
 local function reckon()
   local count = call('ZCARD', permits_key) - lapsed
   if value == rate - count then
-    return
+    local permits
+    permits, strange = sum({oldest})
+    if strange or permits == 1 then
+      return
+    end
   end
   if value and value < rate - count and count > 64 and clock % count >= 64 then
     return

@@ -27,8 +27,8 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Runs a script once; twice if it says that it came too late while there is time left, which is when the server's
-    /// clock was set. It has done nothing then.
+    /// Runs a script; again if it says that it came too late while there is time left, which is when the server's clock
+    /// was set. It has done nothing then, and has told the time.
     pub(super) async fn call(
         &self,
         script: &Script,
@@ -38,13 +38,14 @@ impl Core {
     ) -> Result<Reply, Failure> {
         let mut args = vec![vec![0; DEADLINE_BYTES], self.config.clock.word()];
         args.extend(words);
-        let value = self.link.call(Call { script, keys, args: args.clone(), deadline }).await?;
-        match Reply::read(&value) {
-            Err(Failure::Late) if Instant::now() < deadline => {
-                Reply::read(&self.link.call(Call { script, keys, args, deadline }).await?)
+        for _ in 0..CLOCK_STEPS {
+            let value = self.link.call(Call { script, keys, args: args.clone(), deadline }).await?;
+            match Reply::read(&value) {
+                Err(Failure::Late) if Instant::now() < deadline => {}
+                read => return read,
             }
-            read => read,
         }
+        Err(Failure::Late)
     }
 
     /// The same for operations that are sent once, whatever becomes of them.
@@ -79,3 +80,6 @@ impl Core {
 pub(super) fn in_store_words(failure: Failure) -> RedissonError {
     RedissonError::Store(failure.into())
 }
+
+/// So often may a server's clock be set during one call.
+const CLOCK_STEPS: u32 = 4;

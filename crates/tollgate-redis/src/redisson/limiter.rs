@@ -147,7 +147,7 @@ impl RedissonLimiter {
             return Ok(());
         }
         self.check_slots()?;
-        let words = [permits.min(u64::from(u32::MAX)).to_string().into_bytes()];
+        let words = [permits.min(1 << 53).to_string().into_bytes()];
         let reply = self.core.call_once(&self.core.scripts.release, &self.keys.all(), words).await?;
         reply.count(&self.keys)?;
         self.line.wake();

@@ -79,6 +79,8 @@ impl Line {
             let is_last = place.is_err() || asked >= before(end, margin);
             match timeout_at(end.into(), Attempt::start(core, keys, permits, Some(end)).answer()).await {
                 Ok(Ok(Outcome::Refused(refusal))) => told = refusal,
+                // A round trip that has used up the rest is a refusal, and what it may have brought is given back.
+                Ok(Err(RedissonError::Store(_))) if Instant::now() >= end => return Ok(Outcome::Refused(told)),
                 Ok(answer) => return answer,
                 Err(_) => return Ok(Outcome::Refused(told)),
             }

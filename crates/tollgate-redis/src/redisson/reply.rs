@@ -23,7 +23,8 @@ pub enum Outcome {
 /// How long to wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// When so many permits will be free, unless others come first or somebody gives some back.
+    /// When so many permits will be free, unless others come first or somebody gives some back. Zero if a timeout was up
+    /// before the server could say.
     pub retry_after: Duration,
     /// What Redisson would say: 3 ms after the oldest grant lapses, which may not be enough for several permits.
     pub redisson_wait: Duration,
@@ -89,7 +90,11 @@ impl Reply {
         let (name, number) = (keys.name().to_owned(), natural(self.numbers[0]));
         match self.code {
             NOT_SET_UP => RedissonError::NotInitialized { name },
-            UNREADABLE => RedissonError::UnreadableGrant { key: keys.grants()[0].to_owned(), bytes: number },
+            UNREADABLE => {
+                let [shared, own] = keys.grants();
+                let key = if self.numbers[1] == 1 { own } else { shared };
+                RedissonError::UnreadableGrant { key: key.to_owned(), bytes: number }
+            }
             ABOVE_RATE => RedissonError::AboveRate { permits, rate: number },
             DAMAGED => RedissonError::DamagedConfig { name, found: "a field is no number".to_owned() },
             _ => RedissonError::Store(Failure::Strange.into()),
