@@ -72,8 +72,9 @@ impl Drop for Attempt {
 
 async fn ask(core: &Arc<Core>, keys: &Keys, grant: Grant, until: Option<Instant>) -> Result<Outcome, RedissonError> {
     let mut was_sent = false;
-    for tries_left in (0..core.config.tries).rev() {
-        let patience = core.patience();
+    let mut tries_left = core.config.tries;
+    let mut patience = core.patience();
+    loop {
         let deadline = until.map_or(patience, |until| patience.min(until));
         let mut words = grant.words().to_vec();
         words.push(if was_sent { b"1".to_vec() } else { b"0".to_vec() });
@@ -90,6 +91,12 @@ async fn ask(core: &Arc<Core>, keys: &Keys, grant: Grant, until: Option<Instant>
             Failure::Call(CallError::NotRun { .. }) => Some(RETRY_PAUSE + core.chance.below(RETRY_PAUSE)),
             _ => None,
         };
+        // A server that cannot be reached costs no try while an answer is missing: what it said is worth some patience.
+        let is_sought = was_sent && !matches!(failure, Failure::Call(CallError::Unknown { .. }));
+        if !(is_sought && Instant::now() < deadline) {
+            tries_left = tries_left.saturating_sub(1);
+            patience = core.patience();
+        }
         match pause {
             Some(pause) if tries_left > 0 && until.is_none_or(|until| Instant::now() + pause < until) => {
                 tokio::time::sleep(pause).await;
@@ -103,8 +110,6 @@ async fn ask(core: &Arc<Core>, keys: &Keys, grant: Grant, until: Option<Instant>
             }
         }
     }
-    // At least one try is made, and the last one returns.
-    Err(in_store_words(Failure::Late))
 }
 
 /// Takes a grant back, by name, so that any number of tries takes back no more than that. If none of them gets through,

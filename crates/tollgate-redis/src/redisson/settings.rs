@@ -23,8 +23,11 @@ pub struct RedissonConfig {
     pub(super) client_id: Option<ClientId>,
     pub(super) clock: RedissonClock,
     pub(super) tries: u32,
-    name_mapper: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    name_mapper: Option<NameMapper>,
 }
+
+/// A name as callers say it, to one on the server.
+type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Whose clock says when a grant was made and when it lapses.
 #[derive(Clone, Debug, Default)]
