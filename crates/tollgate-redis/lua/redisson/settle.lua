@@ -1,38 +1,72 @@
--- Where the limiter stands now. Plans and reads; nothing is written here but scores of a clock gone wrong.
+-- Where the limiter stands now.
 --
 -- gives    value    free permits, as they should be; `stored` is what the server has, nil if nothing
 --          lapsed   how many of the oldest grants are out of the window (edge included)
 --          score    of the oldest grant that is not, and `oldest` itself; nil if there is none
---          strange  the size of a grant that cannot be read
---          reckon   compares the value with the grants, and puts it right
+--          strange  the size of a grant that cannot be read; nothing was written then
+--          reckon   compares the value with the grants, and puts both right
+--          drop     takes permits out of the grants
+-- writes   scores of a clock gone wrong, and grants that were released by value alone
 local stored = tonumber(call('GET', value_key))
-local value, lapsed, edge, strange = stored, 0, now - interval
-local first = call('ZRANGE', permits_key, 0, 0, 'WITHSCORES')
-local oldest, score = first[1], tonumber(first[2])
+local value, lapsed, freed, edge, strange = stored, 0, 0, now - interval
+local oldest, score
+local function look()
+  local first = call('ZRANGE', permits_key, lapsed, lapsed, 'WITHSCORES')
+  oldest, score = first[1], tonumber(first[2])
+end
+look()
 if score and score > now + interval and ARGV[2] == '' then
   -- More than a window ahead: whoever wrote this has a clock gone wrong, or ours was set back. It counts from now.
   local ahead = call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', now + interval), '+inf')
   for i = 1, #ahead do
     call('ZADD', permits_key, 'XX', now, ahead[i])
   end
-  first = call('ZRANGE', permits_key, 0, 0, 'WITHSCORES')
-  oldest, score = first[1], tonumber(first[2])
+  look()
 end
+local count = score and call('ZCARD', permits_key) or 0
 if score and score <= edge then
   local gone = call('ZRANGEBYSCORE', permits_key, '-inf', edge)
-  local freed
   freed, strange = sum(gone)
   lapsed = #gone
-  first = call('ZRANGE', permits_key, lapsed, lapsed, 'WITHSCORES')
-  oldest, score = first[1], tonumber(first[2])
+  count = count - lapsed
+  look()
   if value and freed then
     value = value + freed
   end
 end
+-- Takes so many permits out of the grants that count, the oldest first, and tells how many it found. A grant that goes in
+-- part keeps its score and its random bytes.
+local function drop(permits)
+  local left, at, whole, part, held = permits, lapsed, 0
+  repeat
+    local batch = call('ZRANGE', permits_key, at, at + 99, 'WITHSCORES')
+    for i = 1, #batch, 2 do
+      held, strange = sum({batch[i]})
+      if strange then
+        return 0
+      end
+      if held > left then
+        part = {batch[i], batch[i + 1]}
+        break
+      end
+      left, whole = left - held, whole + 1
+    end
+    at = at + 100
+  until part or #batch == 0
+  if whole > 0 then
+    call('ZREMRANGEBYRANK', permits_key, lapsed, lapsed + whole - 1)
+  end
+  if part and left > 0 then
+    call('ZREM', permits_key, part[1])
+    call('ZADD', permits_key, part[2], part[1]:sub(1, -5) .. struct.pack('I', held - left))
+    left = 0
+  end
+  look()
+  return permits - left
+end
 -- Grants of one permit each, the common case, are as many as permits are missing, and only the oldest is read. Else the
 -- sum tells; above 64 grants only now and then, unless it is certain that something is wrong.
 local function reckon()
-  local count = call('ZCARD', permits_key) - lapsed
   if value == rate - count then
     local permits
     permits, strange = sum({oldest})
@@ -45,13 +79,25 @@ local function reckon()
   end
   local total
   total, strange = sum(call('ZRANGE', permits_key, lapsed, -1))
-  if total then
+  if not total then
+    return
+  end
+  local over = (value or 0) + total - rate
+  if stored and stored <= rate and over > 0 then
+    -- Released by Redisson up to 4.7, or under a rate it has lowered since: the value says so, and the grants do not yet.
+    -- They go oldest first, and those that have lapsed are the oldest.
+    local past = over < freed and over or freed
+    value = value - past
+    if over > past then
+      drop(over - past)
+    end
+  else
     value = rate - total
   end
 end
 if not score then
   -- Nothing is taken, whatever the value says.
   value = rate
-elseif not strange and (not value or value > rate or lapsed > 0) then
+elseif not strange and (not value or value + count > rate or lapsed > 0) then
   reckon()
 end

@@ -88,6 +88,46 @@ async fn released_permits_come_back_once() {
     assert!(!takes(&limiter, 1).await);
 }
 
+/// 4, as Java up to 4.7 does it: the release is believed, and the grants it forgot go, oldest first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_by_value_alone_is_seen_and_finished() {
+    let ground = Ground::new().await;
+    let limiter = ground.limiter("test", overall(10, 1_000)).await;
+    for permits in [2, 4, 4] {
+        assert!(takes(&limiter, permits).await);
+        ground.pass(100);
+    }
+    let _ = ground.ask(&["INCRBY", "{test}:value", "3"]);
+    assert_eq!(free(&limiter).await, 3);
+    assert_eq!(ground.books("test"), (3, 7), "two of the first grant, one of the second");
+    assert!(takes(&limiter, 3).await);
+    assert!(!takes(&limiter, 1).await);
+
+    // Unnoticed until the grants lapse that were released, it frees nothing twice.
+    let _ = ground.ask(&["INCRBY", "{test}:value", "2"]);
+    assert!(takes(&limiter, 2).await);
+    ground.pass(800);
+    assert!(!takes(&limiter, 2).await, "of the second grant's three, two came back before");
+    assert!(takes(&limiter, 1).await);
+    assert_eq!(ground.books("test"), (0, 10));
+}
+
+/// The same where every grant is of one permit: the very next attempt sees it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_of_single_permits_is_finished_at_once() {
+    let ground = Ground::new().await;
+    let limiter = ground.limiter("test", overall(5, 1_000)).await;
+    for _ in 0..5 {
+        assert!(takes(&limiter, 1).await);
+        ground.pass(1);
+    }
+    let before = ground.grants("{test}:permits");
+    let _ = ground.ask(&["INCRBY", "{test}:value", "2"]);
+    assert!(takes(&limiter, 1).await);
+    assert_eq!(ground.books("test"), (1, 4));
+    assert_eq!(ground.grants("{test}:permits")[..3], before[2..], "the oldest two went");
+}
+
 /// 5: state kept under a lower rate forgets by how much it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lower_rate_remembers_what_is_over() {

@@ -80,7 +80,7 @@ final class Limiters {
 
     /** {@code update NAME MODE RATE INTERVAL KEEP_STATE}. */
     private static Object update(RRateLimiter limiter, String[] words) throws Exception {
-        Class<?> type = Class.forName("org.redisson.api.RateLimiterArgs");
+        Class<?> type = Class.forName("org.redisson.api.ratelimiter.RateLimiterArgs");
         Object args = type.getMethod("of", RateType.class, long.class, Duration.class)
             .invoke(null, RateType.valueOf(words[2]), number(words, 3), Duration.ofMillis(number(words, 4)));
         args = type.getMethod("keepState", boolean.class).invoke(args, Boolean.parseBoolean(words[5]));
