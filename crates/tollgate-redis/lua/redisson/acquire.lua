@@ -13,11 +13,6 @@
 --                                    one (0); nothing was done
 --          {5, clock, rate}          more than the rate: no wait would do
 -- writes   grants that lapsed go; a new one comes with its score in milliseconds; value + permits in grants = rate
-local wanted = tonumber(ARGV[3])
-if wanted > rate then
-  return {5, clock, rate}
-end
-local member = struct.pack('Bc0I', 16, ARGV[4], wanted)
 if ARGV[5] == '1' and call('ZSCORE', permits_key, member) then
   return {1, clock, value and value > 0 and value or 0}
 end

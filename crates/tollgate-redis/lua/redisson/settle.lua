@@ -1,20 +1,17 @@
 -- Where the limiter stands now.
 --
--- gives    value    free permits, as they should be; `stored` is what the server has, nil if nothing
+-- gives    value    free permits, as they should be
 --          lapsed   how many of the oldest grants are out of the window (edge included)
---          score    of the oldest grant that is not, and `oldest` itself; nil if there is none
+--          score    of the oldest grant that is not, and `oldest` itself; `count` of those that are not
 --          strange  the size of a grant that cannot be read; nothing was written then
 --          reckon   compares the value with the grants, and puts both right
 --          drop     takes permits out of the grants
 -- writes   scores of a clock gone wrong, and grants that were released by value alone
-local stored = tonumber(call('GET', value_key))
-local value, lapsed, freed, edge, strange = stored, 0, 0, now - interval
-local oldest, score
+local value, lapsed, freed, strange = stored, 0, 0
 local function look()
-  local first = call('ZRANGE', permits_key, lapsed, lapsed, 'WITHSCORES')
+  first = call('ZRANGE', permits_key, lapsed, lapsed, 'WITHSCORES')
   oldest, score = first[1], tonumber(first[2])
 end
-look()
 if score and score > now + interval and ARGV[2] == '' then
   -- More than a window ahead: whoever wrote this has a clock gone wrong, or ours was set back. It counts from now.
   local ahead = call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', now + interval), '+inf')
@@ -23,7 +20,6 @@ if score and score > now + interval and ARGV[2] == '' then
   end
   look()
 end
-local count = score and call('ZCARD', permits_key) or 0
 if score and score <= edge then
   local gone = call('ZRANGEBYSCORE', permits_key, '-inf', edge)
   freed, strange = sum(gone)

@@ -24,9 +24,9 @@ macro_rules! script {
 impl Default for Scripts {
     fn default() -> Self {
         Self {
-            acquire: script!("clock", "members", "expiry", "config", "settle", "acquire"),
-            available: script!("clock", "members", "config", "settle", "available"),
-            release: script!("clock", "members", "expiry", "config", "settle", "release"),
+            acquire: script!("clock", "expiry", "config", "look", "grant", "members", "settle", "acquire"),
+            available: script!("clock", "config", "look", "members", "settle", "available"),
+            release: script!("clock", "expiry", "config", "look", "members", "settle", "release"),
             undo: script!("clock", "config", "undo"),
             try_set_rate: script!("clock", "try_set_rate"),
             set_rate: script!("clock", "members", "expiry", "set_rate"),
