@@ -20,6 +20,7 @@ mod counters;
 mod definition;
 pub mod doctor;
 mod fallback;
+pub mod gateway;
 mod key;
 #[allow(dead_code, reason = "how a node is doing is told to tests, and to a status page to come")]
 mod link;

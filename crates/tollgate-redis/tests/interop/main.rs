@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
 
 mod books;
+mod gateway;
 mod hammer;
 mod lifetimes;
 mod steps;
