@@ -13,9 +13,13 @@ use std::{env, error::Error, time::Duration};
 use tollgate_redis::redisson::{Outcome, Rate, RedissonClient, Taken};
 
 #[tokio::main]
+#[allow(dead_code, reason = "a test calls what is below")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
-    let client = RedissonClient::connect(&url).await?;
+    run(&env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())).await
+}
+
+pub(crate) async fn run(url: &str) -> Result<(), Box<dyn Error>> {
+    let client = RedissonClient::connect(url).await?;
     let limiter = client.rate_limiter("example:api");
 
     // Whoever comes first sets the rate; it is forgotten a minute after the last use.

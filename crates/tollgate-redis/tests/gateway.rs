@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
 
+#[path = "../examples/gateway.rs"]
+mod example;
+
 use std::time::Duration;
 
 use tollgate_core::Micros;
@@ -169,4 +172,12 @@ async fn buckets_live_in_one_slot_of_a_cluster() {
     }
     assert!(matches!(bucket.check("").await, Err(GatewayError::ApartInCluster { .. })));
     assert!(matches!(bucket.check("}x").await, Err(GatewayError::ApartInCluster { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_runs() {
+    let server = RedisServer::start();
+    example::run(&server.url()).await.unwrap();
+    let key = "request_rate_limiter.{search.user-42}.tokens";
+    assert_eq!(server.command(&["EXISTS", key]).integer(), 1);
 }

@@ -16,19 +16,31 @@
 if ARGV[5] == '1' and call('ZSCORE', permits_key, member) then
   return {1, clock, value and value > 0 and value or 0}
 end
-if not strange and value < wanted and score then
+if not strange and value < wanted and count > 0 then
   reckon()
 end
 -- The grants to wait for, oldest first, until enough will be free.
-local wait, lower = 0, 0
+local lower = 0
+wait = 0
 if not strange and value < wanted then
+  if not oldest then
+    look()
+  end
+  if score > now + interval and ARGV[2] == '' then
+    -- More than a window ahead: whoever wrote this has a clock gone wrong, or ours was set back. It counts from now.
+    local ahead = call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', now + interval), '+inf')
+    for i = 1, #ahead do
+      call('ZADD', permits_key, 'XX', format('%d', now), ahead[i])
+    end
+    look()
+  end
   local missing, at = wanted - value, lapsed + 1
   local batch = {oldest, score}
   lower = 3 + interval - (now - score)
   repeat
     for i = 1, #batch, 2 do
       local permits
-      permits, strange = sum({batch[i]})
+      permits, strange = permits_in(batch[i])
       if strange then
         break
       end
@@ -53,7 +65,7 @@ if lapsed > 0 then
 end
 local granted = value >= wanted
 -- A grant that is there already was made by the same operation, sent twice: it is charged once.
-if granted and call('ZADD', permits_key, 'NX', now, member) == 1 then
+if granted and call('ZADD', permits_key, 'NX', format('%d', now), member) == 1 then
   value = value - wanted
 end
 if value ~= stored then

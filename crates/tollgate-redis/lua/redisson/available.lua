@@ -3,7 +3,7 @@
 -- KEYS, ARGV  as in clock.lua and config.lua
 -- replies  {1, clock, free}, or 2, 3, 4 as in acquire.lua
 -- writes   lapsed grants go, and the value is set right. No life is prolonged; a new value lives as long as the config.
-if not strange and score then
+if not strange and count > 0 then
   reckon()
 end
 if strange then

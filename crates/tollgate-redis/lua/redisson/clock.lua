@@ -4,7 +4,7 @@
 -- ARGV[2]  the caller's clock in milliseconds, or empty: the server's own time, by which skewed callers agree
 --
 -- gives    clock (microseconds, the server's, told in every reply) and now (milliseconds, the unit of all scores)
-local call, unpack, byte, format = redis.call, struct.unpack, string.byte, string.format
+local call, unpack, format = redis.call, struct.unpack, string.format
 local time = call('TIME')
 local clock = time[1] * 1000000 + time[2]
 if clock > unpack('>d', ARGV[1]) then

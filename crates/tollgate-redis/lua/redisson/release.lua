@@ -5,10 +5,10 @@
 --
 -- replies  {1, clock, free}, or 2, 3, 4 as in acquire.lua
 -- writes   a grant that goes in part keeps its score and its random bytes; value + permits in grants = rate
-if not strange and score then
+if not strange and count > 0 then
   reckon()
 end
-if not strange and score then
+if not strange and count > 0 then
   value = value + drop(tonumber(ARGV[3]))
 end
 if strange then
@@ -17,7 +17,7 @@ end
 if lapsed > 0 then
   call('ZREMRANGEBYRANK', permits_key, 0, lapsed - 1)
 end
-if not score then
+if count == 0 then
   value = rate
 end
 if value ~= stored then

@@ -1,31 +1,33 @@
 -- Where the limiter stands now.
 --
 -- gives    value    free permits, as they should be
---          lapsed   how many of the oldest grants are out of the window (edge included)
---          score    of the oldest grant that is not, and `oldest` itself; `count` of those that are not
+--          lapsed   how many of the oldest grants are out of the window (edge included), and `count` of those that are not
 --          strange  the size of a grant that cannot be read; nothing was written then
+--          look     finds the oldest grant that counts, and its score
 --          reckon   compares the value with the grants, and puts both right
 --          drop     takes permits out of the grants
--- writes   scores of a clock gone wrong, and grants that were released by value alone
+-- writes   nothing, but grants that were released by value alone go
 local value, lapsed, freed, strange = stored, 0, 0
+local oldest, score
 local function look()
-  first = call('ZRANGE', permits_key, lapsed, lapsed, 'WITHSCORES')
+  local rank = format('%d', lapsed)
+  local first = call('ZRANGE', permits_key, rank, rank, 'WITHSCORES')
   oldest, score = first[1], tonumber(first[2])
 end
-if score and score > now + interval and ARGV[2] == '' then
-  -- More than a window ahead: whoever wrote this has a clock gone wrong, or ours was set back. It counts from now.
-  local ahead = call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', now + interval), '+inf')
-  for i = 1, #ahead do
-    call('ZADD', permits_key, 'XX', now, ahead[i])
-  end
+local count, gone = call('ZCARD', permits_key)
+if due then
+  gone = call('ZRANGE', permits_key, '0', format('%d', due - 1))
+elseif count > 0 then
   look()
+  if score <= now - interval then
+    gone = call('ZRANGEBYSCORE', permits_key, '-inf', edge)
+    oldest = nil
+  end
 end
-if score and score <= edge then
-  local gone = call('ZRANGEBYSCORE', permits_key, '-inf', edge)
+if gone then
   freed, strange = sum(gone)
   lapsed = #gone
   count = count - lapsed
-  look()
   if value and freed then
     value = value + freed
   end
@@ -37,7 +39,7 @@ local function drop(permits)
   repeat
     local batch = call('ZRANGE', permits_key, at, at + 99, 'WITHSCORES')
     for i = 1, #batch, 2 do
-      held, strange = sum({batch[i]})
+      held, strange = permits_in(batch[i])
       if strange then
         return 0
       end
@@ -57,16 +59,24 @@ local function drop(permits)
     call('ZADD', permits_key, part[2], part[1]:sub(1, -5) .. struct.pack('I', held - left))
     left = 0
   end
-  look()
+  count, oldest = count - whole, nil
   return permits - left
 end
--- Grants of one permit each, the common case, are as many as permits are missing, and only the oldest is read. Else the
--- sum tells; above 64 grants only now and then, unless it is certain that something is wrong.
+-- Grants of one permit each, the common case, are as many as permits are missing, and few of them are read: those that have
+-- lapsed, or else the oldest. Where there are others the sum tells; above 64 grants only now and then, unless it is certain
+-- that something is wrong.
 local function reckon()
   if value == rate - count then
-    local permits
-    permits, strange = sum({oldest})
-    if strange or permits == 1 then
+    local are_single = lapsed > 0 and freed == lapsed
+    if not are_single then
+      if not oldest then
+        look()
+      end
+      local permits
+      permits, strange = permits_in(oldest)
+      are_single = permits == 1
+    end
+    if strange or are_single then
       return
     end
   end
@@ -91,7 +101,7 @@ local function reckon()
     value = rate - total
   end
 end
-if not score then
+if count == 0 then
   -- Nothing is taken, whatever the value says.
   value = rate
 elseif not strange and (not value or value + count > rate or lapsed > 0) then

@@ -111,4 +111,4 @@ const IN_FRONT: usize = 8;
 /// Redisson adds three milliseconds to every wait; here they keep those apart who were told the same.
 const SPREAD: Duration = Duration::from_millis(3);
 /// So long before its end a wait makes its last attempt; longer where round trips take longer.
-const LEAST_MARGIN: Duration = Duration::from_millis(3);
+const LEAST_MARGIN: Duration = Duration::from_millis(10);

@@ -45,9 +45,14 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Reads a list of numbers. `Late` is not in it: whoever calls a script asks again then.
+    /// Reads a list of numbers, or the string that plain answers come in. `Late` is not in it: whoever calls a script asks
+    /// again then.
     pub(super) fn read(value: &Value) -> Result<Self, Failure> {
-        let Value::Array(parts) = value else { return Err(Failure::Strange) };
+        let parts = match value {
+            Value::Array(parts) => parts,
+            Value::BulkString(packed) => return Self::unpack(packed).ok_or(Failure::Strange),
+            _ => return Err(Failure::Strange),
+        };
         let number = |at: usize| match parts.get(at) {
             Some(Value::Int(number)) => *number,
             _ => 0,
@@ -57,6 +62,14 @@ impl Reply {
             Some(Value::Int(code)) => Ok(Self { code: *code, numbers: [number(2), number(3)] }),
             _ => Err(Failure::Strange),
         }
+    }
+
+    /// As `plain.lua` packs it.
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let (code, rest) = packed.split_first()?;
+        let (first, rest) = rest.get(NUMBERS_AT..)?.split_first_chunk()?;
+        let second = rest.first_chunk()?;
+        Some(Self { code: i64::from(*code), numbers: [i64::from_be_bytes(*first), i64::from_be_bytes(*second)] })
     }
 
     /// Yes or no, or why neither.
@@ -105,6 +118,9 @@ impl Reply {
 fn natural(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
+
+/// Behind the code: five bytes of nothing and seven for the time.
+const NUMBERS_AT: usize = 12;
 
 // As the headers of the scripts say.
 const NO: i64 = 0;

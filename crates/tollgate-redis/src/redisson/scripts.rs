@@ -24,7 +24,7 @@ macro_rules! script {
 impl Default for Scripts {
     fn default() -> Self {
         Self {
-            acquire: script!("clock", "expiry", "config", "look", "grant", "members", "settle", "acquire"),
+            acquire: script!("clock", "config", "plain", "expiry", "members", "settle", "acquire"),
             available: script!("clock", "config", "look", "members", "settle", "available"),
             release: script!("clock", "expiry", "config", "look", "members", "settle", "release"),
             undo: script!("clock", "config", "undo"),

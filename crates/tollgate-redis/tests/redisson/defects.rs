@@ -112,9 +112,10 @@ async fn a_release_by_value_alone_is_seen_and_finished() {
     assert_eq!(ground.books("test"), (0, 10));
 }
 
-/// The same where every grant is of one permit: the very next attempt sees it.
+/// The same where every grant is of one permit. Whoever finds permits free takes one without counting the grants; the next
+/// who does not, or who looks, puts them right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_of_single_permits_is_finished_at_once() {
+async fn a_release_of_single_permits_is_seen_and_finished() {
     let ground = Ground::new().await;
     let limiter = ground.limiter("test", overall(5, 1_000)).await;
     for _ in 0..5 {
@@ -124,8 +125,17 @@ async fn a_release_of_single_permits_is_finished_at_once() {
     let before = ground.grants("{test}:permits");
     let _ = ground.ask(&["INCRBY", "{test}:value", "2"]);
     assert!(takes(&limiter, 1).await);
-    assert_eq!(ground.books("test"), (1, 4));
+    assert!(takes(&limiter, 1).await);
+    assert!(!takes(&limiter, 1).await);
+    assert_eq!(ground.books("test"), (0, 5));
     assert_eq!(ground.grants("{test}:permits")[..3], before[2..], "the oldest two went");
+
+    // Nor is anything free twice when they would have lapsed.
+    let _ = ground.ask(&["INCRBY", "{test}:value", "1"]);
+    assert!(takes(&limiter, 1).await);
+    ground.pass(999);
+    assert_eq!(free(&limiter).await, 2, "the three oldest have lapsed, and one of them was given back before");
+    assert_eq!(ground.books("test"), (2, 3));
 }
 
 /// 5: state kept under a lower rate forgets by how much it is over.

@@ -5,6 +5,8 @@
 
 mod cluster;
 mod defects;
+#[path = "../../examples/redisson.rs"]
+mod example;
 mod faults;
 mod layout;
 mod lifetimes;
@@ -153,4 +155,12 @@ fn grant(chance: &[u8], permits: u32) -> Vec<u8> {
 fn permits_in(grant: &[u8]) -> i64 {
     assert_eq!(grant.len(), usize::from(grant[0]) + 5, "a grant, not {grant:?}");
     i64::from(u32::from_ne_bytes(*grant.last_chunk().unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_runs() {
+    let server = RedisServer::start();
+    example::run(&server.url()).await.unwrap();
+    let left = server.command(&["PTTL", "example:api"]).integer();
+    assert!((1..=60_000).contains(&left), "it is forgotten a minute after the last use: {left}");
 }
