@@ -20,11 +20,13 @@ mod counters;
 mod definition;
 pub mod doctor;
 mod fallback;
+pub mod gateway;
 mod key;
 #[allow(dead_code, reason = "how a node is doing is told to tests, and to a status page to come")]
 mod link;
 mod policies;
 mod pretend;
+pub mod redisson;
 mod reply;
 mod request;
 mod scan;

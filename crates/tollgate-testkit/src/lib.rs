@@ -5,6 +5,7 @@
 //! - [`random`] makes quotas, costs, moments and waits that sit on edges more often than luck would.
 //! - [`gate`] is one key under one policy on a clock held by the test.
 //! - [`conformance`] asks a store what any store must answer.
+//! - [`interop`] runs Redisson in Java, and takes scripts out of jars.
 //! - [`servers`] starts real Redis and Valkey servers to be used up by one test, and a proxy that breaks connections.
 //!
 //! For tests only: everything here may panic, and says why when it does.
@@ -19,6 +20,7 @@
 mod block_on;
 pub mod conformance;
 pub mod gate;
+pub mod interop;
 pub mod oracle;
 pub mod random;
 pub mod servers;

@@ -60,6 +60,9 @@
 //! # }
 //! ```
 //!
+//! Limits shared with Java are apart from all this, on the keys of others: `tollgate::redisson` is Redisson's
+//! `RRateLimiter`, `tollgate::gateway` the bucket of Spring Cloud Gateway and ShenYu.
+//!
 //! # Features
 //!
 //! `memory` (default) is the embedded store; `tokio` (default) is what waiting sleeps on; `redis` is the shared store;
@@ -97,5 +100,7 @@ pub use tollgate_redis::{
     Address, AddressError, BreakerSettings, Counts, LinkSettings, OnForeignState, PretendClock, RedisConfig,
     RedisPolicy, RedisStore, Together,
 };
+#[cfg(feature = "redis")]
+pub use tollgate_redis::{gateway, redisson};
 #[cfg(feature = "tokio")]
 pub use wait::Acquired;

@@ -37,3 +37,23 @@ async fn a_held_place_is_held_for_everyone() {
     assert!(!there.check("job").await.unwrap().is_allowed());
     drop(held);
 }
+
+/// What is shared with Java lies on the keys of others, and comes by the same feature.
+#[tokio::test]
+async fn limits_shared_with_java_are_behind_the_same_door() {
+    use tollgate::{
+        gateway::{GatewayBucket, GatewayLimits, IdRule},
+        redisson::{Rate, RedissonClient},
+    };
+    let server = RedisServer::start();
+    let limiter = RedissonClient::connect(&server.url()).await.unwrap().rate_limiter("api");
+    assert!(limiter.try_set_rate(&Rate::overall(1, Duration::from_secs(60)).unwrap()).await.unwrap());
+    assert!(limiter.try_acquire().await.unwrap().is_granted());
+    assert!(!limiter.try_acquire().await.unwrap().is_granted());
+
+    let limits = GatewayLimits::new(0.01, 1.0).unwrap();
+    let bucket = GatewayBucket::connect(&server.url(), limits).await.unwrap();
+    let bucket = bucket.id_rule(IdRule::Spring { route: "search".to_owned() });
+    assert!(bucket.check("user-42").await.unwrap().allowed);
+    assert!(!bucket.check("user-42").await.unwrap().allowed);
+}

@@ -1,0 +1,43 @@
+-- Sets the limiter up anew, with what was taken under the old rate or without.
+--
+-- KEYS, ARGV[1], ARGV[2]  as in clock.lua and config.lua
+-- ARGV[3] to ARGV[6]      as in try_set_rate.lua
+-- ARGV[7]  '1': grants that the new window still covers count on      ARGV[8]  '1': only a limiter that is set up
+--
+-- replies  {1, clock} set; {0, clock} not set up, nothing was done; 3, 4 as in acquire.lua
+-- writes   all fields. A change of type clears the state of both (of this client, and shared). With state kept, the value
+--          is rate - permits in grants, below zero if they are more: nobody gets in before enough of them have lapsed.
+--          An earlier time to live of the config goes on unless there is a keep-alive time, as with Redisson.
+local old = call('HGET', KEYS[1], 'type')
+if ARGV[8] == '1' and call('EXISTS', KEYS[1]) == 0 then
+  return {0, clock}
+end
+local rate, keep_alive, edge = tonumber(ARGV[3]), tonumber(ARGV[6]), now - ARGV[4]
+local value_key, permits_key = KEYS[2], KEYS[4]
+if ARGV[5] == '1' then
+  value_key, permits_key = KEYS[3], KEYS[5]
+end
+local keeps = ARGV[7] == '1' and old == ARGV[5]
+local taken, strange
+if keeps then
+  taken, strange = sum(call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', edge), '+inf'))
+  if strange then
+    return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
+  end
+end
+call('HSET', KEYS[1], 'rate', ARGV[3], 'interval', ARGV[4], 'type', ARGV[5], 'keepAliveTime', ARGV[6])
+if old ~= ARGV[5] then
+  call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+elseif not keeps then
+  call('DEL', value_key, permits_key)
+end
+if not keeps then
+  if keep_alive > 0 then
+    call('PEXPIRE', KEYS[1], keep_alive)
+  end
+  return {1, clock}
+end
+call('ZREMRANGEBYSCORE', permits_key, '-inf', edge)
+call('SET', value_key, format('%d', rate - taken), 'KEEPTTL')
+prolong(keep_alive, value_key, permits_key)
+return {1, clock}

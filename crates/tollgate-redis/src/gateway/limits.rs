@@ -1,0 +1,90 @@
+//! "10 tokens a second, 20 at most": limits, checked before anything is sent.
+
+use super::error::LimitsError;
+
+/// How fast a bucket fills, how much it holds, and what a request takes.
+///
+/// ```
+/// use tollgate_redis::gateway::GatewayLimits;
+///
+/// let limits = GatewayLimits::new(10.0, 20.0)?.requested(2.0)?;
+/// assert!(GatewayLimits::new(0.0, 20.0).is_err(), "it would never fill");
+/// # Ok::<(), tollgate_redis::gateway::LimitsError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct GatewayLimits {
+    rate: f64,
+    capacity: f64,
+    requested: f64,
+}
+
+impl GatewayLimits {
+    /// Tokens per second (`replenishRate`) and at most (`burstCapacity`). A request takes one, unless
+    /// [`requested`](Self::requested) says otherwise: a capacity below one needs that.
+    pub fn new(rate: f64, capacity: f64) -> Result<Self, LimitsError> {
+        in_range("rate", rate)?;
+        in_range("capacity", capacity)?;
+        if capacity / rate > LONGEST_FILL_S {
+            return Err(LimitsError::TooSlow { rate, capacity });
+        }
+        Ok(Self { rate, capacity, requested: 1.0 })
+    }
+
+    /// What a request takes (`requestedTokens`; ShenYu's `requestCount`).
+    pub fn requested(mut self, requested: f64) -> Result<Self, LimitsError> {
+        self.check(requested)?;
+        self.requested = requested;
+        Ok(self)
+    }
+
+    /// What a request takes.
+    pub fn tokens_per_request(&self) -> f64 {
+        self.requested
+    }
+
+    /// Whether so many can be had at once.
+    pub(super) fn check(&self, requested: f64) -> Result<(), LimitsError> {
+        in_range("requested", requested)?;
+        if requested > self.capacity {
+            return Err(LimitsError::AboveCapacity { requested, capacity: self.capacity });
+        }
+        Ok(())
+    }
+
+    /// Rate, capacity and tokens, as scripts read them.
+    pub(super) fn words(&self, requested: f64) -> [Vec<u8>; 3] {
+        [self.rate, self.capacity, requested].map(|number| number.to_string().into_bytes())
+    }
+}
+
+fn in_range(field: &'static str, found: f64) -> Result<(), LimitsError> {
+    // Not a number is above nothing.
+    if found > 0.0 && found <= MOST {
+        return Ok(());
+    }
+    Err(LimitsError::OutOfRange { field, found, max: MOST })
+}
+
+/// Whole numbers are exact up to here, and so is a token more or less.
+const MOST: f64 = 9_007_199_254_740_991.0;
+/// A hundred years; keys live twice as long as filling takes.
+const LONGEST_FILL_S: f64 = 100.0 * 365.0 * 86_400.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_refuse_everyone_or_nobody_is_an_error() {
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e16] {
+            assert!(matches!(GatewayLimits::new(odd, 1.0), Err(LimitsError::OutOfRange { field: "rate", .. })));
+            assert!(matches!(GatewayLimits::new(1.0, odd), Err(LimitsError::OutOfRange { field: "capacity", .. })));
+            let requested = GatewayLimits::new(1.0, 5.0).unwrap().requested(odd);
+            assert!(matches!(requested, Err(LimitsError::OutOfRange { field: "requested", .. })));
+        }
+        assert!(matches!(GatewayLimits::new(1e-9, 10.0), Err(LimitsError::TooSlow { .. })));
+        let above = GatewayLimits::new(1.0, 5.0).unwrap().requested(6.0);
+        assert_eq!(above, Err(LimitsError::AboveCapacity { requested: 6.0, capacity: 5.0 }));
+    }
+}
