@@ -3,15 +3,17 @@
 //!     scripts/interop --build
 //!     cargo run --release -p tollgate-bench --bin redisson [-- --rounds N --calls N]
 //!
-//! Time is what `INFO commandstats` counts for `EVALSHA`, as both sides call their scripts. They take turns in short
-//! rounds on one throw-away server, each with a limiter of its own in the same state; a figure is the median of its
-//! rounds, and the ratio the median of each round's ratio.
+//! Time is what `INFO commandstats` counts for `EVALSHA`, as both sides call their scripts, with as many calls under way at
+//! any time: a server that dozes off between calls takes three times as long for each. They take turns in short rounds on
+//! one throw-away server, each with a limiter of its own in the same state; a figure is the median of its rounds, and the
+//! ratio the median of each round's ratio.
 
 #![allow(clippy::print_stdout, reason = "the report is the point")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tollgate_redis::redisson::{Rate, RateType, RedissonClient, RedissonConfig, RedissonLimiter, Taken};
 use tollgate_testkit::{
     interop::{Redisson, Release},
@@ -52,6 +54,9 @@ const CASES: [Case; 3] = [
     },
 ];
 
+/// Calls under way, on either side.
+const AT_ONCE: u64 = 16;
+
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let (rounds, calls) = (number("--rounds", 41), number("--calls", 1_000));
@@ -59,7 +64,9 @@ async fn main() {
     let mut java = Redisson::start(Release::Current, &server.url());
     let config = RedissonConfig::default().deadline(Duration::from_secs(10));
     let rust = RedissonClient::connect_with(&server.url(), config).await.expect("an address");
-    println!("microseconds of Redis per attempt of one permit; {rounds} rounds of {calls} calls each\n");
+    println!(
+        "microseconds of Redis per attempt of one permit; {rounds} rounds of {calls} calls each, {AT_ONCE} at once\n"
+    );
     println!("| | ours | Redisson's | ratio, median | from | to |");
     println!("|---|---|---|---|---|---|");
     // The server learns Redisson's script, so that every call that counts is by its hash.
@@ -89,10 +96,20 @@ async fn main() {
 async fn run_ours(server: &RedisServer, limiter: &RedissonLimiter, case: &Case, calls: u64) -> f64 {
     prepare(limiter, case).await;
     reset_statistics(server);
-    for _ in 0..calls {
-        let outcome = limiter.try_acquire().await.expect("an answer");
-        assert_eq!(outcome.is_granted(), case.granted, "{}", case.title);
+    let mut askers = JoinSet::new();
+    for asker in 0..AT_ONCE {
+        let limiter = limiter.clone();
+        let share = calls / AT_ONCE + u64::from(asker < calls % AT_ONCE);
+        askers.spawn(async move {
+            let mut granted = 0;
+            for _ in 0..share {
+                granted += u64::from(limiter.try_acquire().await.expect("an answer").is_granted());
+            }
+            granted
+        });
     }
+    let granted: u64 = askers.join_all().await.into_iter().sum();
+    assert_eq!(granted, if case.granted { calls } else { 0 }, "{}", case.title);
     script_time(server, calls)
 }
 
@@ -105,7 +122,7 @@ async fn run_theirs(
 ) -> f64 {
     prepare(limiter, case).await;
     reset_statistics(server);
-    let granted = java.tell(&format!("repeat {} 1 {calls}", limiter.name()));
+    let granted = java.tell(&format!("repeat {} 1 {calls} {AT_ONCE}", limiter.name()));
     assert_eq!(granted, if case.granted { calls.to_string() } else { "0".to_owned() }, "{}", case.title);
     script_time(server, calls)
 }

@@ -1,7 +1,9 @@
 package tollgate.interop;
 
 import java.time.Duration;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
 import org.redisson.api.RRateLimiter;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateLimiterConfig;
@@ -60,7 +62,7 @@ final class Limiters {
             case "hammer":
                 return Hammer.run(limiter, (int) number(words, 2), number(words, 3), number(words, 4));
             case "repeat":
-                return repeat(limiter, number(words, 2), number(words, 3));
+                return repeat(limiter, number(words, 2), number(words, 3), (int) number(words, 4));
             default:
                 throw new IllegalArgumentException("no command `" + words[0] + "`");
         }
@@ -97,15 +99,21 @@ final class Limiters {
         return false;
     }
 
-    /** So many attempts one after the other: how many were granted. */
-    private static long repeat(RRateLimiter limiter, long permits, long times) {
-        long granted = 0;
+    /** {@code repeat NAME PERMITS TIMES AT_ONCE}: so many attempts, so many of them under way at any time. */
+    private static long repeat(RRateLimiter limiter, long permits, long times, int atOnce) throws Exception {
+        Semaphore places = new Semaphore(atOnce);
+        LongAdder granted = new LongAdder();
         for (long turn = 0; turn < times; turn++) {
-            if (limiter.tryAcquire(permits)) {
-                granted++;
-            }
+            places.acquire();
+            limiter.tryAcquireAsync(permits).whenComplete((isGranted, error) -> {
+                if (error == null && isGranted) {
+                    granted.increment();
+                }
+                places.release();
+            });
         }
-        return granted;
+        places.acquire(atOnce);
+        return granted.sum();
     }
 
     static long number(String[] words, int at) {
