@@ -1,8 +1,8 @@
 //! A quota changes while keys are counted under the old one.
 //!
 //! Three answers to what happens to them: what is used stays used (the default: a raised limit helps at once, a
-//! lowered one bites at once), it keeps its share of the limit, or everybody starts afresh. Rules are matched by
-//! name; a rule that is new starts afresh, one that is gone is forgotten. Where the algorithm itself changed, what is
+//! lowered one bites at once), it keeps its share of the limit, or everybody starts afresh. (A fourth is for numbers
+//! that come with each request: the moment at which the key is as good as new stays.) Rules are matched by name; a rule that is new starts afresh, one that is gone is forgotten. Where the algorithm itself changed, what is
 //! used is carried over as if taken now.
 
 use crate::{
@@ -21,6 +21,9 @@ pub enum Carry {
     Scale,
     /// Everybody starts afresh.
     Fresh,
+    /// A bucket is as good as new at the same moment as before, however much of the new quota that is: all that a GCRA
+    /// remembers of a key is this moment. Anything else than a bucket keeps what is used.
+    Moment,
 }
 
 /// The state of a key under a policy that replaces another.
@@ -39,11 +42,14 @@ fn carry_rule(old: &Limiting, new: &Limiting, state: &State, how: Carry, now: Mi
     }
     let scale = match how {
         Carry::Fresh => return State::default(),
-        Carry::Keep => Scale::Same,
+        Carry::Keep | Carry::Moment => Scale::Same,
         Carry::Scale => Scale::Ratio { old: old.limit(), new: new.limit() },
     };
     let read = || state.read();
     match (old, new) {
+        (Limiting::Bucket(old), Limiting::Bucket(new)) if how == Carry::Moment => {
+            State::Meter(new.adopt_moment(old, read().meter(), now))
+        }
         (Limiting::Bucket(old), Limiting::Bucket(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Stepwise(old), Limiting::Stepwise(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),
         (Limiting::Window(old), Limiting::Window(new)) => State::Meter(new.adopt(old, read().meter(), scale, now)),

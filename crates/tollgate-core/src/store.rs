@@ -16,6 +16,12 @@ pub trait Store: Send + Sync {
     /// are carried over as `carry` says when they are next met. What was returned for the old one stands for the new.
     fn install(&self, policy: Policy, carry: Carry) -> Result<Self::Policy, StoreError>;
 
+    /// Tells the store about one of several policies of the same domain and name that stand beside each other: numbers
+    /// that come with each request. A key is decided about under the one that is asked for; when that is another than
+    /// the last time, its state is carried over as [`Carry::Moment`] says. A name is for policies like this or for
+    /// [replacing](Self::install) ones, not for both.
+    fn install_beside(&self, policy: Policy) -> Result<Self::Policy, StoreError>;
+
     /// Decides one verb for one key, or one take for several, each charged its part: all of them, or none.
     fn decide(
         &self,

@@ -26,6 +26,8 @@ struct Version {
     id: PolicyId,
     /// The version that replaced it, and how its keys are carried over.
     next: Option<(VersionId, Carry)>,
+    /// It stands beside others of its name, and none replaces another.
+    is_beside: bool,
 }
 
 impl Policies {
@@ -50,8 +52,26 @@ impl Policies {
                 PolicyId(u16::try_from(self.heads.len() - 1).ok()?)
             }
         };
-        self.versions.push(Version { policy: Arc::clone(policy), id, next: None });
+        self.versions.push(Version { policy: Arc::clone(policy), id, next: None, is_beside: false });
         Some(id)
+    }
+
+    /// Adds a version that replaces none.
+    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>) -> Option<PolicyId> {
+        let id = self.install(policy, Carry::Moment)?;
+        if let Some(version) = self.versions.last_mut() {
+            version.is_beside = true;
+        }
+        Some(id)
+    }
+
+    /// The version a question is about: the newest of the policy, or one that stands beside others.
+    #[inline]
+    pub(crate) fn meant(&self, id: PolicyId, beside: Option<VersionId>) -> (VersionId, &Arc<Policy>) {
+        match beside {
+            None => self.newest(id),
+            Some(version) => (version, &self.versions[usize::from(version.0)].policy),
+        }
     }
 
     /// The newest version of a policy.
@@ -71,9 +91,13 @@ impl Policies {
         self.versions[usize::from(version)].id
     }
 
-    /// Carries a key over to the newest version of its policy.
-    pub(crate) fn carry_to_newest(&self, from: VersionId, subject: Subject, now: Micros) -> Subject {
+    /// Carries a key over to the newest version of its policy, or to the one beside it that is meant.
+    pub(crate) fn carry(&self, from: VersionId, to: VersionId, subject: Subject, now: Micros) -> Subject {
         let (mut version, mut subject) = (&self.versions[usize::from(from.0)], subject);
+        let meant = &self.versions[usize::from(to.0)];
+        if meant.is_beside {
+            return carry_over(&version.policy, &meant.policy, subject, Carry::Moment, now);
+        }
         while let Some((next, carry)) = version.next {
             let newer = &self.versions[usize::from(next.0)];
             subject = carry_over(&version.policy, &newer.policy, subject, carry, now);

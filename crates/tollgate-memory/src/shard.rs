@@ -81,6 +81,8 @@ impl HotSet {
 #[derive(Clone, Copy)]
 pub(crate) struct Hashed<'a> {
     pub(crate) policy: PolicyId,
+    /// Which version is meant, where versions stand beside each other; else it is the newest.
+    pub(crate) beside: Option<VersionId>,
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
     pub(crate) words: KeyWords,
@@ -88,9 +90,9 @@ pub(crate) struct Hashed<'a> {
 
 impl<'a> Hashed<'a> {
     #[inline(always)]
-    pub(crate) fn new(hasher: &KeyHasher, policy: PolicyId, key: &'a [u8]) -> Self {
+    pub(crate) fn new(hasher: &KeyHasher, policy: PolicyId, beside: Option<VersionId>, key: &'a [u8]) -> Self {
         let words = hasher.words_of(key);
-        Self { policy, key, hash: hasher.hash(policy, words), words }
+        Self { policy, beside, key, hash: hasher.hash(policy, words), words }
     }
 
     #[inline]
@@ -126,6 +128,11 @@ impl Shard {
         self.policies.install(policy, carry)
     }
 
+    /// Adds a version that replaces none, so that hot keys can stay where they are.
+    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>) -> Option<PolicyId> {
+        self.policies.install_beside(policy)
+    }
+
     /// The common case: a take under one meter, for a key that is known and that nobody waits for. `None` if it is
     /// another case; then nothing has happened yet.
     #[inline(always)]
@@ -133,15 +140,15 @@ impl Shard {
         let index = if key.words.is_long() {
             self.find(key)?
         } else {
-            let (newest, _) = self.policies.newest(key.policy);
-            self.table.find(key.place(), |entry| entry.is_short(key.words, newest))?
+            let (meant, _) = self.policies.meant(key.policy, key.beside);
+            self.table.find(key.place(), |entry| entry.is_short(key.words, meant))?
         };
-        let (newest, policy) = self.policies.newest(key.policy);
+        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let entry = self.table.get_mut(index);
         if entry.is_hot() {
             return None; // it was missed by a hair; take it home first
         }
-        let mut meter = entry.meter().filter(|_| entry.version() == newest)?;
+        let mut meter = entry.meter().filter(|_| entry.version() == meant)?;
         let Metered { rule, changed, promised } = policy.take_metered(&mut meter, take, now)?;
         if let Some(promised) = promised {
             let waiting = waited_for(meter, promised);
@@ -158,7 +165,7 @@ impl Shard {
             entry.mark_denied();
         }
         if !key.words.is_long() {
-            self.consider_hot(index, key, newest, meter);
+            self.consider_hot(index, key, meant, meter);
         }
         self.decisions = self.decisions.wrapping_add(1);
         if self.decisions.is_multiple_of(LOOK_EVERY) {
@@ -181,10 +188,10 @@ impl Shard {
     #[inline]
     fn find(&mut self, key: &Hashed<'_>) -> Option<usize> {
         let words = key.words;
-        let (newest, _) = self.policies.newest(key.policy);
+        let (meant, _) = self.policies.meant(key.policy, key.beside);
         let found = self.table.find(key.place(), |entry| {
             entry.may_be(words)
-                && (entry.version() == newest || self.policies.id(entry.version()) == key.policy)
+                && (entry.version() == meant || self.policies.id(entry.version()) == key.policy)
                 && (!words.is_long() || self.is_long_key(entry, key.key))
         });
         if let Some(index) = found
@@ -200,14 +207,14 @@ impl Shard {
     }
 
     fn decide_known(&mut self, index: usize, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let (newest, policy) = self.policies.newest(key.policy);
+        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let policy = Arc::clone(policy);
-        if self.table.get(index).version() == newest
+        if self.table.get(index).version() == meant
             && let Some(meter) = self.table.get(index).meter()
         {
             return self.decide_metered(index, meter, &policy, verb, now);
         }
-        let mut subject = self.check_out(index, newest, now);
+        let mut subject = self.check_out(index, meant, now);
         let step = policy.decide(&mut subject, verb, now);
         self.check_in(index, subject, &policy, now);
         if !step.changed && index < self.table.slots() {
@@ -251,13 +258,13 @@ impl Shard {
     }
 
     fn decide_new(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let (newest, policy) = self.policies.newest(key.policy);
+        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let policy = Arc::clone(policy);
         if matches!(verb, Verb::Release(_) | Verb::Heartbeat(_))
-            && self.overflow.iter().any(|(version, _)| *version == newest)
+            && self.overflow.iter().any(|(version, _)| *version == meant)
         {
             // The lease may have been taken when there was no room for the key.
-            return self.decide_overflow(key.policy, &policy, verb, now);
+            return self.decide_overflow(meant, &policy, verb, now);
         }
         let mut subject = policy.fresh();
         let step = policy.decide(&mut subject, verb, now);
@@ -276,11 +283,10 @@ impl Shard {
             self.insert(key, subject, now);
             return step.decision;
         }
-        self.decide_overflow(key.policy, &policy, verb, now)
+        self.decide_overflow(meant, &policy, verb, now)
     }
 
-    fn decide_overflow(&mut self, id: PolicyId, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
-        let (version, _) = self.policies.newest(id);
+    fn decide_overflow(&mut self, version: VersionId, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
         let mut decision = policy.decide(self.overflow_of(version, policy), verb, now).decision;
         decision.source = Source::Overflow;
         self.stats.overflowed += 1;

@@ -47,6 +47,8 @@ pub struct InstalledPolicy {
     /// The version this was returned for. Hot keys are decided about under it as long as it is the newest; after that
     /// the shards, which know the newest, decide.
     version: VersionId,
+    /// The same, if it stands beside others and is always meant.
+    beside: Option<VersionId>,
     policy: Arc<Policy>,
     short_way: Option<ShortWay>,
 }
@@ -168,7 +170,8 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn take_cold(&self, policy: &InstalledPolicy, key: &str, take: Take, hash: u64, now: Micros) -> Decision {
         let key = key.as_bytes();
-        let key = Hashed { policy: policy.id, key, hash, words: self.inner.hasher.words_of(key) };
+        let key =
+            Hashed { policy: policy.id, beside: policy.beside, key, hash, words: self.inner.hasher.words_of(key) };
         take_locked(self.shard(hash), &key, &take, now)
     }
 
@@ -231,7 +234,7 @@ impl<C: Clock> MemoryStore<C> {
         let policies: Vec<Arc<Policy>> = keys
             .iter()
             .zip(&places)
-            .map(|(key, &place)| Arc::clone(locked[place].1.policies.newest(key.policy).1))
+            .map(|(key, &place)| Arc::clone(locked[place].1.policies.meant(key.policy, key.beside).1))
             .collect();
         // Keys without room share one count per shard and policy, which must bear all of them.
         for ((key, &place), policy) in keys.iter().zip(&places).zip(&policies) {
@@ -282,13 +285,33 @@ impl<C: Clock> MemoryStore<C> {
         decision
     }
 
+    fn install_as(
+        &self,
+        policy: Policy,
+        install: impl Fn(&mut Shard, &Arc<Policy>) -> Option<PolicyId>,
+    ) -> Result<InstalledPolicy, StoreError> {
+        let policy = Arc::new(policy);
+        // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
+        // the locks one by one from the first, so that none overtakes another.
+        let mut first = self.inner.shards[0].0.lock();
+        let full = StoreError::TooManyPolicies { max: Policies::MOST };
+        let id = install(&mut first, &policy).ok_or(full)?;
+        for shard in &self.inner.shards[1..] {
+            install(&mut shard.0.lock(), &policy);
+        }
+        let (version, _) = first.policies.newest(id);
+        let (salt, tag) = (self.inner.hasher.salt(id), Tag::new(version));
+        let short_way = PlainBucket::of(&policy).map(|bucket| ShortWay { salt, tag, bucket });
+        Ok(InstalledPolicy { id, version, beside: None, policy, short_way })
+    }
+
     #[inline(always)]
     fn hashed<'a>(&self, ask: &Ask<'a, InstalledPolicy>) -> Result<Hashed<'a>, StoreError> {
         let key = ask.key.as_bytes();
         if key.len() > MAX_KEY_BYTES {
             return Err(StoreError::KeyTooLong { found: key.len(), max: MAX_KEY_BYTES });
         }
-        Ok(Hashed::new(&self.inner.hasher, ask.policy.id, key))
+        Ok(Hashed::new(&self.inner.hasher, ask.policy.id, ask.policy.beside, key))
     }
 
     #[inline]
@@ -348,19 +371,12 @@ impl<C: Clock> Store for MemoryStore<C> {
     type Policy = InstalledPolicy;
 
     fn install(&self, policy: Policy, carry: Carry) -> Result<InstalledPolicy, StoreError> {
-        let policy = Arc::new(policy);
-        // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
-        // the locks one by one from the first, so that none overtakes another.
-        let mut first = self.inner.shards[0].0.lock();
-        let full = StoreError::TooManyPolicies { max: Policies::MOST };
-        let id = first.install(&policy, carry).ok_or(full)?;
-        for shard in &self.inner.shards[1..] {
-            shard.0.lock().install(&policy, carry);
-        }
-        let (version, _) = first.policies.newest(id);
-        let (salt, tag) = (self.inner.hasher.salt(id), Tag::new(version));
-        let short_way = PlainBucket::of(&policy).map(|bucket| ShortWay { salt, tag, bucket });
-        Ok(InstalledPolicy { id, version, policy, short_way })
+        self.install_as(policy, |shard, policy| shard.install(policy, carry))
+    }
+
+    fn install_beside(&self, policy: Policy) -> Result<InstalledPolicy, StoreError> {
+        let installed = self.install_as(policy, Shard::install_beside)?;
+        Ok(InstalledPolicy { beside: Some(installed.version), ..installed })
     }
 
     fn decide(

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tollgate_core::{
-    Ask, Carry, DecidedBy, Decision, Micros, OnStoreFailure, Period, Policy, Quota, ReadyRule, Rule, RuleDecision,
-    RulesTold, Source, Store, StoreError, Take, Verb, Verdict, algorithm::Algorithm,
+    Ask, DecidedBy, Decision, Micros, OnStoreFailure, Period, Policy, Quota, ReadyRule, Rule, RuleDecision, RulesTold,
+    Source, Store, StoreError, Take, Verb, Verdict, algorithm::Algorithm,
 };
 use tollgate_memory::{InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 
@@ -48,7 +48,11 @@ impl Fallback {
     }
 
     /// Prepares a policy's local rules; none if it has none.
-    pub(crate) fn install(&self, policy: &Policy) -> Result<Option<LocalRules>, StoreError> {
+    pub(crate) fn install(
+        &self,
+        policy: &Policy,
+        install: impl FnOnce(&MemoryStore, Policy) -> Result<InstalledPolicy, StoreError>,
+    ) -> Result<Option<LocalRules>, StoreError> {
         let is_local = |rule: &&(usize, &ReadyRule)| rule.1.rule().failure_answer() == OnStoreFailure::Local;
         let rules: Vec<(usize, &ReadyRule)> = policy.rules().iter().enumerate().collect();
         let (places, rules): (Vec<usize>, Vec<Rule>) =
@@ -60,7 +64,7 @@ impl Fallback {
         let Ok(share) = Policy::new(policy.name(), rules) else { return Ok(None) };
         let share =
             if policy.domain().is_empty() { share } else { share.clone().in_domain(policy.domain()).unwrap_or(share) };
-        let installed = self.store.install(share, Carry::Keep)?;
+        let installed = install(&self.store, share)?;
         Ok(Some(LocalRules { installed, places }))
     }
 

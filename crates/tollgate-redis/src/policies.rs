@@ -71,18 +71,29 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    pub(crate) fn install(
+    /// A handle of its own for every version: those that stand beside each other are known apart.
+    pub(crate) fn install_beside(
+        &self,
+        policy: Policy,
+        prefix: &str,
+        together: Together,
+        local: Option<LocalRules>,
+    ) -> RedisPolicy {
+        RedisPolicy(Arc::new(RwLock::new(self.version(policy, Carry::Moment, prefix, together, local))))
+    }
+
+    fn version(
         &self,
         policy: Policy,
         carry: Carry,
         prefix: &str,
         together: Together,
         local: Option<LocalRules>,
-    ) -> RedisPolicy {
+    ) -> Arc<Version> {
         let definition = definition::write_down(&policy);
         let tag = Tag::new(definition::fingerprint(&definition));
         self.by_tag.lock().insert(tag, Arc::new(policy.clone()));
-        let version = Arc::new(Version {
+        Arc::new(Version {
             tag,
             carry,
             scripts: self.scripts(vec![Piece::of(&policy)]),
@@ -92,7 +103,18 @@ impl Policies {
             written_over: AtomicU64::new(0),
             local,
             policy,
-        });
+        })
+    }
+
+    pub(crate) fn install(
+        &self,
+        policy: Policy,
+        carry: Carry,
+        prefix: &str,
+        together: Together,
+        local: Option<LocalRules>,
+    ) -> RedisPolicy {
+        let version = self.version(policy, carry, prefix, together, local);
         let name = (version.policy.domain().to_owned(), version.policy.name().to_owned());
         let mut by_name = self.by_name.lock();
         match by_name.get(&name) {

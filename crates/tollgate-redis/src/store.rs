@@ -118,8 +118,14 @@ impl Store for RedisStore {
 
     fn install(&self, policy: Policy, carry: Carry) -> Result<RedisPolicy, StoreError> {
         let inner = &*self.inner;
-        let local = inner.fallback.install(&policy)?;
+        let local = inner.fallback.install(&policy, |store, share| store.install(share, Carry::Keep))?;
         Ok(inner.policies.install(policy, carry, &inner.config.prefix, inner.config.together, local))
+    }
+
+    fn install_beside(&self, policy: Policy) -> Result<RedisPolicy, StoreError> {
+        let inner = &*self.inner;
+        let local = inner.fallback.install(&policy, |store, share| store.install_beside(share))?;
+        Ok(inner.policies.install_beside(policy, &inner.config.prefix, inner.config.together, local))
     }
 
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {

@@ -110,7 +110,8 @@ impl Engine {
         Ok(self.conclude(plan, decision, question.verb))
     }
 
-    /// A token bucket whose numbers come with the call. Each set of numbers counts on its own.
+    /// A token bucket whose numbers come with the call. A key is the same whatever the numbers: what is kept of it is the
+    /// moment at which it is as good as new.
     pub async fn throttle(&self, key: &str, throttle: Throttle, cost: u64) -> Result<Decision, AskError> {
         let limited = self.prepare_throttle(key, throttle, cost)?;
         let verb = Verb::Take(Take::now(cost));

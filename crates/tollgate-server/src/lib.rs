@@ -15,6 +15,7 @@ pub mod health;
 pub mod http;
 pub mod line;
 pub mod listen;
+pub mod resp;
 pub mod rulebook;
 pub mod sample;
 pub mod security;

@@ -16,6 +16,7 @@ use crate::{
     health::Health,
     http::Http,
     listen::{ListenError, Listener},
+    resp::Resp,
     sample::sample_rules,
     security::{Access, Tls, TlsError, TokenError, Tokens},
     shutdown::{self, Shutdown},
@@ -122,6 +123,7 @@ impl Server {
 struct Ports {
     http: Option<Listener>,
     grpc: Option<Listener>,
+    resp: Option<Listener>,
     admin: Option<Listener>,
     tls: Vec<Tls>,
 }
@@ -137,19 +139,21 @@ impl Ports {
         };
         let web = secured(&["h2", "http/1.1"])?;
         let h2 = secured(&["h2"])?;
+        let bare = secured(&[])?;
         let bind = async |wire, address: Option<SocketAddr>, tls: Option<Tls>| match address {
             Some(address) => Listener::bind(wire, address, tls, config.bounds, Arc::clone(telemetry)).await.map(Some),
             None => Ok(None),
         };
         let http = bind(Wire::Http, config.http, web.clone()).await?;
         let grpc = bind(Wire::Grpc, config.grpc, h2).await?;
+        let resp = bind(Wire::Resp, config.resp, bare).await?;
         let admin = bind(Wire::Admin, config.admin, web.filter(|_| config.admin_tls)).await?;
-        Ok(Self { http, grpc, admin, tls })
+        Ok(Self { http, grpc, resp, admin, tls })
     }
 
     fn addresses(&self) -> io::Result<Addresses> {
         let of = |listener: &Option<Listener>| listener.as_ref().map(Listener::address).transpose();
-        Ok(Addresses { http: of(&self.http)?, grpc: of(&self.grpc)?, admin: of(&self.admin)?, resp: None })
+        Ok(Addresses { http: of(&self.http)?, grpc: of(&self.grpc)?, resp: of(&self.resp)?, admin: of(&self.admin)? })
     }
 }
 
@@ -173,6 +177,9 @@ async fn work(
     if let Some(listener) = ports.grpc {
         let grpc = Grpc::new(engine.clone(), access.clone(), config.headers, health.clone());
         wires.spawn(grpc.serve(listener, data_shutdown.clone()));
+    }
+    if let Some(listener) = ports.resp {
+        wires.spawn(Resp::new(engine.clone(), access.clone()).serve(listener, data_shutdown.clone()));
     }
     let admin = ports.admin.map(|listener| {
         let admin = Admin::new(engine.clone(), health.clone(), reload, config.admin_token.clone());

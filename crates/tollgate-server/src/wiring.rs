@@ -1,7 +1,7 @@
 //! The one file that names stores. Everything else asks a [`Storage`] and does not know which it is.
 
 use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Verb};
-use tollgate_memory::{InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
+use tollgate_memory::{Clock, InstalledPolicy, ManualClock, MemoryConfig, MemoryStore, SystemClock};
 pub use tollgate_redis::AddressError as StoreAddressError;
 use tollgate_redis::{Address, RedisConfig, RedisPolicy, RedisStore};
 
@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 pub enum Storage {
     /// In this process.
     Memory(MemoryStore),
+    /// In this process, by a clock in somebody's hands: for tests and for what is simulated.
+    ByHand(MemoryStore<ManualClock>),
     /// In Redis or Valkey, shared with others.
     Redis(RedisStore),
 }
@@ -72,7 +74,7 @@ impl Storage {
 
     /// Whether answers come without waiting.
     pub fn is_immediate(&self) -> bool {
-        matches!(self, Self::Memory(_))
+        !matches!(self, Self::Redis(_))
     }
 
     /// Decides at once, if this store can.
@@ -80,6 +82,7 @@ impl Storage {
     pub fn decide_now(&self, asks: &[Ask<'_, StoredPolicy>], verb: &Verb) -> Option<Result<Decision, StoreError>> {
         match self {
             Self::Memory(store) => Some(in_memory(asks).and_then(|asks| Immediate::decide_now(store, &asks, verb))),
+            Self::ByHand(store) => Some(in_memory(asks).and_then(|asks| Immediate::decide_now(store, &asks, verb))),
             Self::Redis(_) => None,
         }
     }
@@ -87,18 +90,8 @@ impl Storage {
     /// How it is doing.
     pub fn health(&self) -> StoreHealth {
         match self {
-            Self::Memory(store) => {
-                let stats = store.stats();
-                StoreHealth {
-                    kind: "memory",
-                    keys: store.len() as u64,
-                    bytes: store.bytes() as u64,
-                    expired: stats.expired,
-                    evicted: stats.evicted,
-                    overflowed: stats.overflowed,
-                    ..StoreHealth::default()
-                }
-            }
+            Self::Memory(store) => memory_health(store),
+            Self::ByHand(store) => memory_health(store),
             Self::Redis(store) => {
                 let counts = store.counts();
                 StoreHealth {
@@ -155,13 +148,23 @@ impl Store for Storage {
     fn install(&self, policy: Policy, carry: Carry) -> Result<StoredPolicy, StoreError> {
         match self {
             Self::Memory(store) => store.install(policy, carry).map(StoredPolicy::Memory),
+            Self::ByHand(store) => store.install(policy, carry).map(StoredPolicy::Memory),
             Self::Redis(store) => store.install(policy, carry).map(StoredPolicy::Redis),
+        }
+    }
+
+    fn install_beside(&self, policy: Policy) -> Result<StoredPolicy, StoreError> {
+        match self {
+            Self::Memory(store) => store.install_beside(policy).map(StoredPolicy::Memory),
+            Self::ByHand(store) => store.install_beside(policy).map(StoredPolicy::Memory),
+            Self::Redis(store) => store.install_beside(policy).map(StoredPolicy::Redis),
         }
     }
 
     async fn decide(&self, asks: &[Ask<'_, StoredPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         match self {
             Self::Memory(store) => Immediate::decide_now(store, &in_memory(asks)?, &verb),
+            Self::ByHand(store) => Immediate::decide_now(store, &in_memory(asks)?, &verb),
             Self::Redis(store) => store.decide(&in_redis(asks)?, verb).await,
         }
     }
@@ -169,6 +172,7 @@ impl Store for Storage {
     fn now(&self) -> Micros {
         match self {
             Self::Memory(store) => store.now(),
+            Self::ByHand(store) => store.now(),
             Self::Redis(store) => store.now(),
         }
     }
@@ -176,13 +180,29 @@ impl Store for Storage {
     fn tell(&self, ask: Ask<'_, StoredPolicy>, verb: Verb) {
         match (self, ask.policy) {
             (Self::Memory(store), StoredPolicy::Memory(policy)) => {
-                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb)
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
+            }
+            (Self::ByHand(store), StoredPolicy::Memory(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
             }
             (Self::Redis(store), StoredPolicy::Redis(policy)) => {
-                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb)
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
             }
             _ => {}
         }
+    }
+}
+
+fn memory_health<C: Clock>(store: &MemoryStore<C>) -> StoreHealth {
+    let stats = store.stats();
+    StoreHealth {
+        kind: "memory",
+        keys: store.len() as u64,
+        bytes: store.bytes() as u64,
+        expired: stats.expired,
+        evicted: stats.evicted,
+        overflowed: stats.overflowed,
+        ..StoreHealth::default()
     }
 }
 

@@ -159,6 +159,7 @@ macro_rules! with_conformance_checks {
             change: installing_the_same_again_changes_nothing,
             change: a_raised_limit_leaves_other_keys_alone,
             change: an_old_handle_stands_for_the_new_policy,
+            change: quotas_beside_each_other_share_a_keys_moment,
             walk: a_random_walk_is_answered_as_the_core_answers,
         }
     };

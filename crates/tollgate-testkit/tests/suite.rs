@@ -35,18 +35,39 @@ fn name_of(policy: &Policy) -> Name {
     (policy.domain().to_owned(), policy.name().to_owned())
 }
 
+/// What stands for a policy. One that stands beside others takes their place whenever it is asked about.
+#[derive(Clone)]
+struct Handle {
+    name: Name,
+    beside: Option<Arc<Policy>>,
+}
+
 impl Shared {
-    fn decide(&mut self, asks: &[Ask<'_, Name>], verb: Verb) -> Result<Decision, StoreError> {
+    fn install(&mut self, policy: Arc<Policy>, carry: Carry) -> Name {
+        let (name, now) = (name_of(&policy), self.now);
+        if let Some(old) = self.policies.remove(&name) {
+            for (_, subject) in self.keys.iter_mut().filter(|((policy, _), _)| *policy == name) {
+                *subject = carry_over(&old, &policy, subject.clone(), carry, now);
+            }
+        }
+        self.policies.insert(name.clone(), policy);
+        name
+    }
+
+    fn decide(&mut self, asks: &[Ask<'_, Handle>], verb: Verb) -> Result<Decision, StoreError> {
         for (index, ask) in asks.iter().enumerate() {
             if ask.key.len() > MAX_KEY_BYTES {
                 return Err(StoreError::KeyTooLong { found: ask.key.len(), max: MAX_KEY_BYTES });
             }
-            if asks[..index].iter().any(|other| other.key == ask.key && other.policy == ask.policy) {
+            if asks[..index].iter().any(|other| other.key == ask.key && other.policy.name == ask.policy.name) {
                 return Err(StoreError::SameKeyTwice { key: ask.key.to_owned() });
             }
         }
-        let policies: Vec<Arc<Policy>> = asks.iter().map(|ask| Arc::clone(&self.policies[ask.policy])).collect();
-        let name = |ask: &Ask<'_, Name>| (ask.policy.clone(), ask.key.to_owned());
+        for policy in asks.iter().filter_map(|ask| ask.policy.beside.clone()) {
+            self.install(policy, Carry::Moment);
+        }
+        let policies: Vec<Arc<Policy>> = asks.iter().map(|ask| Arc::clone(&self.policies[&ask.policy.name])).collect();
+        let name = |ask: &Ask<'_, Handle>| (ask.policy.name.clone(), ask.key.to_owned());
         let kept = |index: usize| self.keys.get(&name(&asks[index])).cloned();
         let mut subjects: Vec<Subject> =
             (0..asks.len()).map(|index| kept(index).unwrap_or_else(|| policies[index].fresh())).collect();
@@ -66,21 +87,18 @@ impl Shared {
 }
 
 impl Store for PlainStore {
-    type Policy = Name;
+    type Policy = Handle;
 
-    fn install(&self, policy: Policy, carry: Carry) -> Result<Name, StoreError> {
-        let mut shared = self.shared.lock().unwrap();
-        let (name, now) = (name_of(&policy), shared.now);
-        if let Some(old) = shared.policies.remove(&name) {
-            for (_, subject) in shared.keys.iter_mut().filter(|((policy, _), _)| *policy == name) {
-                *subject = carry_over(&old, &policy, subject.clone(), carry, now);
-            }
-        }
-        shared.policies.insert(name.clone(), Arc::new(policy));
-        Ok(name)
+    fn install(&self, policy: Policy, carry: Carry) -> Result<Handle, StoreError> {
+        let name = self.shared.lock().unwrap().install(Arc::new(policy), carry);
+        Ok(Handle { name, beside: None })
     }
 
-    async fn decide(&self, asks: &[Ask<'_, Name>], verb: Verb) -> Result<Decision, StoreError> {
+    fn install_beside(&self, policy: Policy) -> Result<Handle, StoreError> {
+        Ok(Handle { name: name_of(&policy), beside: Some(Arc::new(policy)) })
+    }
+
+    async fn decide(&self, asks: &[Ask<'_, Handle>], verb: Verb) -> Result<Decision, StoreError> {
         self.shared.lock().unwrap().decide(asks, verb)
     }
 
@@ -88,7 +106,7 @@ impl Store for PlainStore {
         self.shared.lock().unwrap().now
     }
 
-    fn tell(&self, ask: Ask<'_, Name>, verb: Verb) {
+    fn tell(&self, ask: Ask<'_, Handle>, verb: Verb) {
         let _ = self.shared.lock().unwrap().decide(&[ask], verb);
     }
 }

@@ -110,6 +110,13 @@ impl Bucket {
         Meter { at: level.base, used: permits.saturating_mul(self.unit).min(MAX_LEVEL) }
     }
 
+    /// The same, carried over in time: what is used takes as long to drain as it would have.
+    pub(crate) fn adopt_moment(&self, old: &Self, state: &Meter, now: Micros) -> Meter {
+        let level = old.level(state, now);
+        let used = (u128::from(level.used) * u128::from(self.drain)).div_ceil(u128::from(old.drain));
+        Meter { at: level.base, used: u64::try_from(used).unwrap_or(MAX_LEVEL).min(MAX_LEVEL) }
+    }
+
     /// A plain try of a bucket that tells nobody to wait, while the clock runs forward. `None` where there is more to say.
     ///
     /// A processor waits for the clock longer than for anything else here, so as little as possible is left to do once

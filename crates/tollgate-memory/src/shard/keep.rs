@@ -7,7 +7,7 @@ use crate::entry::{Entry, VersionId};
 
 impl Shard {
     pub(super) fn insert(&mut self, key: &Hashed<'_>, subject: Subject, now: Micros) {
-        let (version, _) = self.policies.newest(key.policy);
+        let (version, _) = self.policies.meant(key.policy, key.beside);
         let long_key = key.words.is_long().then(|| {
             self.heap += key.key.len();
             self.long_keys.insert(key.key.into())
@@ -16,8 +16,8 @@ impl Shard {
         self.keep(index, subject, now);
     }
 
-    /// Takes a key's state out of wherever it is, brought to the newest version.
-    pub(super) fn check_out(&mut self, index: usize, newest: VersionId, now: Micros) -> Subject {
+    /// Takes a key's state out of wherever it is, brought to the version that is meant.
+    pub(super) fn check_out(&mut self, index: usize, meant: VersionId, now: Micros) -> Subject {
         let entry = *self.table.get(index);
         let subject = match (entry.meter(), entry.beside()) {
             (Some(meter), _) => Subject { states: vec![State::Meter(meter)], ..Subject::default() },
@@ -28,11 +28,11 @@ impl Shard {
             }
             (None, None) => Subject::default(),
         };
-        if entry.version() == newest {
+        if entry.version() == meant {
             return subject;
         }
-        self.table.get_mut(index).set_version(newest);
-        self.policies.carry_to_newest(entry.version(), subject, now)
+        self.table.get_mut(index).set_version(meant);
+        self.policies.carry(entry.version(), meant, subject, now)
     }
 
     /// Puts a key's state back, or lets the key go if it is as good as new.

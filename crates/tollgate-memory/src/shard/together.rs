@@ -8,24 +8,24 @@ use super::{Hashed, Shard};
 use crate::entry::VersionId;
 
 impl Shard {
-    /// The key's state under the newest version of its policy, out of the store until it is put back.
+    /// The key's state under the version that is meant, out of the store until it is put back.
     pub(crate) fn take_out(&mut self, key: &Hashed<'_>, now: Micros) -> Out {
-        let (newest, policy) = self.policies.newest(key.policy);
+        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let policy = Arc::clone(policy);
         if let Some(index) = self.find(key) {
-            return Out { subject: self.check_out(index, newest, now), home: Home::Known };
+            return Out { subject: self.check_out(index, meant, now), home: Home::Known };
         }
         let subject = policy.fresh();
         if self.make_room(key.key.len(), &subject, now) {
             Out { subject, home: Home::New }
         } else {
-            Out { subject: self.overflow_of(newest, &policy).clone(), home: Home::Overflow }
+            Out { subject: self.overflow_of(meant, &policy).clone(), home: Home::Overflow }
         }
     }
 
     /// Puts it back where it belongs; `charged` is what the key was charged meanwhile, unless it was refused.
     pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, charged: Option<u64>, now: Micros) {
-        let (newest, policy) = self.policies.newest(key.policy);
+        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let policy = Arc::clone(policy);
         match (out.home, self.find(key)) {
             (Home::Known, Some(index)) => {
@@ -34,12 +34,12 @@ impl Shard {
                 }
                 self.check_in(index, out.subject, &policy, now);
             }
-            (Home::Overflow, _) => self.charge_overflow(newest, &policy, charged, now),
+            (Home::Overflow, _) => self.charge_overflow(meant, &policy, charged, now),
             _ if policy.rests_at(&out.subject, now) <= now => {}
             _ if self.make_room(key.key.len(), &out.subject, now) => {
                 self.insert(key, out.subject, now);
             }
-            _ => self.charge_overflow(newest, &policy, charged, now),
+            _ => self.charge_overflow(meant, &policy, charged, now),
         }
     }
 

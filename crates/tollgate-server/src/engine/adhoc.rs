@@ -7,10 +7,14 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tollgate_core::{Carry, Micros, Policy, Quota, Rule, Store};
+use tollgate_core::{Carry, Micros, Policy, PolicyError, Quota, Rule, Store, StoreError};
 
 use super::{AskError, RequestedLimit};
-use crate::{rulebook::Limited, telemetry::Telemetry, wiring::Storage};
+use crate::{
+    rulebook::Limited,
+    telemetry::Telemetry,
+    wiring::{Storage, StoredPolicy},
+};
 
 /// The numbers of a token bucket, as they come with a call.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -53,8 +57,9 @@ impl Adhoc {
         self.throttles.get(throttle, || {
             let Throttle { burst, count, period } = *throttle;
             let rule = Rule::gcra("throttle", Quota::per_micros(count, period).burst(burst));
-            let name = format!("{burst}/{count}/{}us", period.0);
-            install(Policy::new(name, [rule]).and_then(|policy| policy.in_domain(THROTTLE_DOMAIN)), store, telemetry)
+            // One name for all numbers: a key asked about under others is still the same key.
+            let policy = Policy::new("throttle", [rule]).and_then(|policy| policy.in_domain(THROTTLE_DOMAIN));
+            limited(policy, |policy| store.install_beside(policy), telemetry)
         })
     }
 
@@ -70,7 +75,8 @@ impl Adhoc {
             let RequestedLimit { requests_per_unit, unit } = limit;
             let rule = Rule::fixed_window("requested", Quota::per_micros(requests_per_unit, unit.span()));
             let name = format!("requested={requests_per_unit}%per%{}", unit.name());
-            install(Policy::new(name, [rule]).and_then(|policy| policy.in_domain(domain)), store, telemetry)
+            let policy = Policy::new(name, [rule]).and_then(|policy| policy.in_domain(domain));
+            limited(policy, |policy| store.install(policy, Carry::Keep), telemetry)
         })
     }
 }
@@ -109,14 +115,14 @@ impl<K: Clone + Eq + Hash> Table<K> {
     }
 }
 
-fn install(
-    policy: Result<Policy, tollgate_core::PolicyError>,
-    store: &Storage,
+fn limited(
+    policy: Result<Policy, PolicyError>,
+    install: impl FnOnce(Policy) -> Result<StoredPolicy, StoreError>,
     telemetry: &Telemetry,
 ) -> Result<Limited, AskError> {
     let policy = policy.map_err(|error| AskError::Bad(error.to_string()))?;
     Ok(Limited {
-        stored: store.install(policy.clone(), Carry::Keep)?,
+        stored: install(policy.clone())?,
         meters: telemetry.adhoc_meters(&policy),
         policy: Arc::new(policy),
         cost: 1,

@@ -77,3 +77,32 @@ pub async fn an_old_handle_stands_for_the_new_policy<S: Store, T: Fn(Micros)>(be
     old.take(16).await.expect_allow();
     old.take(1).await.expect_deny();
 }
+
+/// Numbers that come with each request: what a key remembers is the moment at which it is as good as new.
+pub async fn quotas_beside_each_other_share_a_keys_moment<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    let under = |limit: u64, per: Micros, burst: u64| {
+        let quota = Quota::per_micros(limit, per).burst(burst);
+        let policy = bench.policy("beside", [Rule::token_bucket("bucket", quota)]);
+        let policy = bench.store.install_beside(policy).expect("the store takes a sound policy");
+        bench.key_under(policy, "key")
+    };
+    let (slow, fast) = (under(1, Micros::SECOND, 10), under(10, Micros::SECOND, 20));
+    slow.take(5).await.expect_allow(); // new again in 5 s, which is more than the 2 s that the other can be behind
+    let told = fast.take(1).await;
+    assert_eq!((told.expect_deny(), told.remaining()), (Micros(3_100_000), 0));
+    assert_eq!(fast.peek().await.reset_after(), Micros(5_000_000));
+    // Looking and being refused have changed nothing, and the first still stands.
+    let told = slow.take(1).await;
+    told.expect_allow();
+    assert_eq!((told.remaining(), told.reset_after()), (4, Micros(6_000_000)));
+
+    bench.advance(Micros(5_000_000));
+    let told = fast.take(7).await;
+    told.expect_allow();
+    assert_eq!((told.remaining(), told.reset_after()), (3, Micros(1_700_000)));
+    assert_eq!(slow.peek().await.remaining(), 8);
+    // The same numbers again are the same policy.
+    assert_eq!(under(1, Micros::SECOND, 10).peek().await.remaining(), 8);
+    bench.advance(Micros(1_700_000));
+    assert_eq!(slow.peek().await.remaining(), 10);
+}

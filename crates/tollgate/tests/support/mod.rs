@@ -101,6 +101,10 @@ impl<S: Store> Store for Watched<S> {
         self.inner.install(policy, carry)
     }
 
+    fn install_beside(&self, policy: Policy) -> Result<Self::Policy, StoreError> {
+        self.inner.install_beside(policy)
+    }
+
     fn decide(
         &self,
         asks: &[Ask<'_, Self::Policy>],

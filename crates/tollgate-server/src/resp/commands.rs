@@ -1,0 +1,85 @@
+//! What is said to whom: the command's name decides which file answers it.
+//!
+//! Every command gets exactly one answer, an error if need be, and errors leave the connection as it was. What is wrong
+//! is said in Redis' way, so that client libraries recognise it: a word for the kind (`ERR`, `NOAUTH`, `WRONGPASS`,
+//! `NOPERM`), then a sentence.
+
+mod greeting;
+mod limits;
+mod numbers;
+mod table;
+mod throttle;
+
+use super::{frame::Command, reply::Replies, session::Session};
+
+/// Answers one command.
+pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+    let name = command.name();
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    let told = match name.len() {
+        // Those that come by the million first.
+        11 if is("CL.THROTTLE") => throttle::cl_throttle(session, command, replies).await,
+        8 if is("THROTTLE") => throttle::throttle(session, command, replies).await,
+        4 if is("GCRA") => throttle::gcra(session, command, replies).await,
+        8 if is("TG.CHECK") => limits::check(session, command, replies).await,
+        9 if is("TG.REFUND") => limits::refund(session, command, replies).await,
+        8 if is("TG.RESET") => limits::reset(session, command, replies).await,
+        4 if is("PING") => greeting::ping(session, command, replies),
+        4 if is("ECHO") => greeting::echo(session, command, replies),
+        4 if is("AUTH") => greeting::auth(session, command, replies),
+        4 if is("INFO") => greeting::info(session, command, replies),
+        4 if is("QUIT") => greeting::quit(session, replies),
+        5 if is("HELLO") => greeting::hello(session, command, replies),
+        5 if is("RESET") => greeting::reset(session, command, replies),
+        6 if is("SELECT") => greeting::select(session, command, replies),
+        6 if is("CLIENT") => greeting::client(session, command, replies),
+        6 if is("CONFIG") => greeting::config(session, command, replies),
+        7 if is("COMMAND") => table::command(session, command, replies),
+        _ => Err(unknown(command)),
+    };
+    if let Err(Refused(line)) = told {
+        replies.error(&line);
+    }
+}
+
+/// Why a command is not carried out: a line that starts with the kind of error.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Refused(pub(crate) String);
+
+type Told = Result<(), Refused>;
+
+impl Refused {
+    fn because(what: impl std::fmt::Display) -> Self {
+        Self(format!("ERR {what}"))
+    }
+
+    /// How a command is written that was written otherwise.
+    fn usage(usage: &str) -> Self {
+        let name = usage.split(' ').next().unwrap_or(usage);
+        Self(format!("ERR wrong number of arguments for '{}' command; write {usage}", name.to_ascii_lowercase()))
+    }
+
+    fn syntax(found: &[u8], usage: &str) -> Self {
+        Self(format!("ERR syntax error at '{}'; write {usage}", shown(found)))
+    }
+}
+
+fn unknown(command: Command<'_>) -> Refused {
+    let mut line = format!("ERR unknown command '{}', with args beginning with:", shown(command.name()));
+    for argument in (0..command.arguments()).map_while(|index| command.argument(index)).take(SHOWN_ARGUMENTS) {
+        line.push_str(&format!(" '{}'", shown(argument)));
+    }
+    Refused(line)
+}
+
+/// What a client has sent, as it may be sent back: readable, and short.
+fn shown(bytes: &[u8]) -> String {
+    let end = bytes.len().min(SHOWN_BYTES);
+    let dots = if end < bytes.len() { "…" } else { "" };
+    format!("{}{dots}", bytes[..end].escape_ascii())
+}
+
+/// So much of a word is shown in an error.
+const SHOWN_BYTES: usize = 64;
+/// So many words are.
+const SHOWN_ARGUMENTS: usize = 4;

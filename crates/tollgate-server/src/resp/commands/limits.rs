@@ -1,0 +1,122 @@
+//! Limits from rule files: `TG.CHECK`, `TG.REFUND`, `TG.RESET`.
+//!
+//! The answer has the fields of the HTTP answer under the same names: a map in RESP 3, names and values in turn in RESP 2.
+//! Where nobody limits a key, the numbers are null.
+
+use tollgate_core::{DecidedBy, Micros, Verdict};
+
+use super::{Command, Refused, Replies, Session, Told, numbers};
+use crate::engine::{Answer, Asked, Question, Subject};
+
+pub(super) async fn check(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+    const USAGE: &str = "TG.CHECK domain key [COST n] [WAIT ms]";
+    let options = Options::of(command, USAGE, true)?;
+    let verb = Asked::Take { max_wait: options.max_wait };
+    let answer = ask(session, command, USAGE, options.cost, verb).await?;
+    tell(replies, &answer);
+    Ok(())
+}
+
+pub(super) async fn refund(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+    const USAGE: &str = "TG.REFUND domain key [COST n]";
+    let options = Options::of(command, USAGE, false)?;
+    let answer = ask(session, command, USAGE, options.cost, Asked::Refund { at: None }).await?;
+    tell(replies, &answer);
+    Ok(())
+}
+
+pub(super) async fn reset(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+    const USAGE: &str = "TG.RESET domain key";
+    if command.arguments() != 2 {
+        return Err(Refused::usage(USAGE));
+    }
+    let _ = ask(session, command, USAGE, None, Asked::Reset).await?;
+    replies.status("OK");
+    Ok(())
+}
+
+/// What may follow domain and key, in any order, each once.
+#[derive(Default)]
+struct Options {
+    cost: Option<u64>,
+    max_wait: Micros,
+}
+
+impl Options {
+    fn of(command: Command<'_>, usage: &'static str, may_wait: bool) -> Result<Self, Refused> {
+        let (mut options, mut waits) = (Self::default(), false);
+        let mut index = 2;
+        while let Some(word) = command.argument(index) {
+            let value = command.argument(index + 1).ok_or_else(|| Refused::syntax(word, usage))?;
+            if word.eq_ignore_ascii_case(b"COST") && options.cost.is_none() {
+                options.cost = Some(numbers::whole("COST", value)?);
+            } else if word.eq_ignore_ascii_case(b"WAIT") && may_wait && !waits {
+                options.max_wait = numbers::wait("WAIT", value)?;
+                waits = true;
+            } else {
+                return Err(Refused::syntax(word, usage));
+            }
+            index += 2;
+        }
+        Ok(options)
+    }
+}
+
+async fn ask(
+    session: &Session,
+    command: Command<'_>,
+    usage: &str,
+    cost: Option<u64>,
+    verb: Asked,
+) -> Result<Answer, Refused> {
+    let (Some(domain), Some(key)) = (command.argument(0), command.argument(1)) else {
+        return Err(Refused::usage(usage));
+    };
+    let (domain, key) = (numbers::text("the domain", domain)?, numbers::text("the key", key)?);
+    session.admit_to(domain)?;
+    let question = Question { domain, subjects: &[Subject { cost, ..Subject::key(key) }], verb };
+    let answered = match session.engine.ask_now(&question) {
+        Some(answered) => answered,
+        None => session.engine.ask(&question).await,
+    };
+    answered.map_err(Refused::because)
+}
+
+fn tell(replies: &mut Replies, answer: &Answer) {
+    let verdict = answer.verdict();
+    let wait = if let Verdict::Allow { wait } = verdict { wait } else { Micros::ZERO };
+    let decision = answer.decision.as_ref();
+    replies.map(8);
+    field(replies, "verdict", |replies| replies.bulk(verdict.name()));
+    field(replies, "wait_us", |replies| number(replies, Some(wait.0)));
+    field(replies, "retry_after_us", |replies| number(replies, verdict.retry_after().map(|span| span.0)));
+    field(replies, "remaining", |replies| number(replies, decision.map(|decision| decision.remaining())));
+    field(replies, "limit", |replies| number(replies, decision.map(|decision| decision.limit())));
+    field(replies, "reset_after_us", |replies| number(replies, decision.map(|decision| decision.reset_after().0)));
+    let decided_by = decision.and_then(|decision| match decision.decided_by {
+        DecidedBy::Rule(position) => answer.rule_name(position),
+        DecidedBy::Block => Some("block"),
+        DecidedBy::Nothing => None,
+    });
+    field(replies, "decided_by", |replies| word(replies, decided_by));
+    field(replies, "source", |replies| word(replies, decision.map(|decision| decision.source.name())));
+}
+
+fn field(replies: &mut Replies, name: &str, value: impl FnOnce(&mut Replies)) {
+    replies.bulk(name);
+    value(replies);
+}
+
+fn number(replies: &mut Replies, number: Option<u64>) {
+    match number {
+        Some(number) => replies.integer(i64::try_from(number).unwrap_or(i64::MAX)),
+        None => replies.null(),
+    }
+}
+
+fn word(replies: &mut Replies, word: Option<&str>) {
+    match word {
+        Some(word) => replies.bulk(word),
+        None => replies.null(),
+    }
+}
