@@ -172,13 +172,13 @@ impl<C: Clock> Tollgate<C> {
 impl<C: Clock> Contestant for Tollgate<C> {
     fn fill(&self, key: &str) {
         let take = Verb::Take(Take::now(self.used_before));
-        let filled = self.store.decide_now(&[Ask { policy: &self.policy, key }], &take);
+        let filled = self.store.decide_now(&[Ask::new(&self.policy, key)], &take);
         assert!(filled.is_ok_and(|decision| decision.is_allowed()));
     }
 
     fn run(&self, keys: &[String], from: usize, checks: usize) {
         for key in round_trip(keys, from, checks) {
-            let ask = Ask { policy: &self.policy, key: key.as_str() };
+            let ask = Ask::new(&self.policy, key.as_str());
             let decision = self.store.decide_now(&[ask], &Verb::Take(Take::now(1)));
             black_box(matches!(&decision, Ok(decision) if decision.is_allowed()));
         }

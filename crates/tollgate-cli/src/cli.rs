@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Rate limits you can try before they meet anybody.
+use crate::{check::CheckArgs, serve::ServeArgs, top::TopArgs};
+
+/// Rate limits: a server to enforce them, and ways to try them before they meet anybody.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -13,7 +15,17 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
 pub(crate) enum Command {
+    /// Limit for everybody: HTTP, Envoy's protocol and RESP in front of one set of rules.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Ask a running server, or a store, whether one request may go.
+    #[command(after_help = ASK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Watch a running server: rates by policy, and the keys refused most.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Replay requests from a CSV file against a rule file; the times in the file are the clock.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
@@ -132,6 +144,10 @@ pub(crate) enum ConfigCommand {
 
 const EXAMPLES: &str = "\
 Examples:
+  tollgate serve
+      a server on this machine with sample rules; it tells what to try next
+  tollgate check api user:42
+      whether one request may go; exit code 1 if not
   tollgate simulate --rules rules.yaml --requests requests.csv
       one JSON line per request: passed or not, what remains, when to come back
   tollgate explain --rules rules.yaml --requests requests.csv --line 4
@@ -141,7 +157,32 @@ Examples:
   tollgate doctor redis://127.0.0.1:6379
       whether a Redis is fit to keep limits, and what to change; exit code 1 if it is not
 
-Exit codes: 0 done, 1 `config check` found mistakes or `doctor` a failure, 2 the command or its input cannot be used.";
+Exit codes: 0 done, 1 `config check` found mistakes, `doctor` a failure, or `check` a refusal, 2 the command or its input cannot be used.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  tollgate serve
+  tollgate serve --rules rules/ --store redis://127.0.0.1:6379
+  tollgate serve --rules api.yaml --http 0.0.0.0:8080 --tls-cert cert.pem --tls-key key.pem --tokens tokens.txt
+  tollgate serve --grpc off --resp off --admin 9091
+  TOLLGATE_RULES=rules/ TOLLGATE_HTTP=0.0.0.0:8080 tollgate serve
+
+Signals: SIGHUP reads rules, tokens and certificates again (they are also looked at twice a second); SIGTERM and SIGINT
+finish what is under way and end; a second one ends at once.";
+
+const ASK_EXAMPLES: &str = "\
+Examples:
+  tollgate check api user:42
+  tollgate check api user=42 path=/login --cost 2
+  tollgate check api user:42 --cost 0
+  tollgate check api user:42 --store redis://127.0.0.1:6379 --rules rules/
+
+Exit codes: 0 allowed, 1 refused, 2 nobody could say.";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  tollgate top
+  tollgate top --admin http://10.0.0.7:9090 --token-file admin.token --every 5";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:

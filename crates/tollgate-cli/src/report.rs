@@ -17,6 +17,7 @@ use tollgate_core::{
 use tollgate_memory::Stats;
 use tollgate_redis::{AddressError, doctor::NotReached};
 use tollgate_rules::Problems;
+use tollgate_server::server::StartError;
 
 pub(crate) use self::totals::{compare, summarize};
 use crate::simulate::{requests::MAX_RECORD_BYTES, told_millis};
@@ -61,6 +62,12 @@ pub(crate) enum Failure {
     Request { file: String, line: u64, problem: RequestProblem },
     /// The store could not decide.
     Undecided(StoreError),
+    /// The server could not start.
+    Start(StartError),
+    /// Nobody answers where a server should be.
+    NoServer { server: String, cause: io::Error },
+    /// A server answered with an error.
+    ServerSaid { server: String, status: u16, detail: String },
     /// The request to be explained is not there.
     NoSuchRequest { file: String, wanted: String },
 }
@@ -166,6 +173,11 @@ impl fmt::Display for Failure {
             },
             Self::Request { file, line, problem } => write!(f, "{file}:{line}: {problem}"),
             Self::Undecided(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
+            Self::NoServer { server, cause } => {
+                write!(f, "{server}: no answer: {cause}; is `tollgate serve` running there?")
+            }
+            Self::ServerSaid { server, status, detail } => write!(f, "{server}: {status}: {detail}"),
             Self::NoSuchRequest { file, wanted } => write!(f, "{file}: there is no request {wanted}"),
         }
     }

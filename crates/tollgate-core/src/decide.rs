@@ -28,6 +28,8 @@ pub struct Party<'a> {
     pub block: &'a mut Block,
     /// One state per rule.
     pub states: &'a mut [State],
+    /// How many times the cost of the take it is charged; 0 if it is only looked at.
+    pub times: u64,
 }
 
 /// A decision, and whether anything is to be stored for it.
@@ -53,7 +55,8 @@ impl Policy {
 
     /// A key with its rules, ready to be decided about together with others.
     pub fn party<'a>(&'a self, subject: &'a mut Subject) -> Party<'a> {
-        Party { policy: self, promised: &mut subject.promised, block: &mut subject.block, states: &mut subject.states }
+        let Subject { promised, block, states, .. } = subject;
+        Party { policy: self, promised, block, states, times: 1 }
     }
 }
 
@@ -194,15 +197,15 @@ pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Ste
     let mut moved = false;
     for party in &mut *parties {
         moved |= party.follow(now);
-        party.weigh(take, now, &mut weighing);
+        party.weigh(&take.times(party.times), now, &mut weighing);
     }
     let at = weighing.go_at;
     let refused = weighing.refuses(take, now);
-    let charged = !refused && take.cost > 0;
+    let charged = !refused && take.cost > 0 && parties.iter().any(|party| party.times > 0);
     if charged {
         let mut weighed = weighing.weighed.iter();
         for party in &mut *parties {
-            party.charge(take, &mut weighed, at, now);
+            party.charge(&take.times(party.times), &mut weighed, at, now);
         }
     }
     let rules = weighing.tell(parties.iter().flat_map(|party| party.looks(now)), take, refused, now);
@@ -346,6 +349,13 @@ pub(crate) fn told_of(rule: &ReadyRule, look: Look, verdict: Verdict, now: Micro
 }
 
 impl Party<'_> {
+    /// The same key, charged so many times the cost.
+    #[must_use]
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = times;
+        self
+    }
+
     /// Moves everything along with a clock that has stepped back far. Says whether it had to.
     #[inline]
     pub(crate) fn follow(&mut self, now: Micros) -> bool {
@@ -389,6 +399,9 @@ impl Party<'_> {
             let Some(weighed) = weighed.next().copied().flatten() else {
                 continue; // a shadow rule that could never let this pass
             };
+            if take.cost == 0 {
+                continue; // only looked at, beside others that are charged
+            }
             // A shadow rule that would have refused was not passed, so it is not charged. One that would have made
             // the request wait is charged for when it would have gone.
             if rule.is_shadow() && weighed.free_at - now > take.max_wait {
@@ -397,7 +410,7 @@ impl Party<'_> {
             let at = at.max(weighed.free_at);
             rule.limiting().charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
         }
-        if at > now {
+        if at > now && take.cost > 0 {
             *self.promised = (*self.promised).max(at);
         }
     }

@@ -22,7 +22,7 @@ pub trait Store: Send + Sync {
     /// [replacing](Self::install) ones, not for both.
     fn install_beside(&self, policy: Policy) -> Result<Self::Policy, StoreError>;
 
-    /// Decides one verb for one key, or one take for several: all of them, or none.
+    /// Decides one verb for one key, or one take for several, each charged its part: all of them, or none.
     fn decide(
         &self,
         asks: &[Ask<'_, Self::Policy>],
@@ -55,6 +55,24 @@ pub struct Ask<'a, P> {
     pub policy: &'a P,
     /// Who is limited.
     pub key: &'a str,
+    /// How many times the cost of a take this key is charged. 0 looks at it only, 1 is usual; where several keys are
+    /// decided together, each may bear another part. Verbs other than a take go by their own numbers.
+    pub times: u64,
+}
+
+impl<'a, P> Ask<'a, P> {
+    /// This key, charged what the take says.
+    #[inline(always)]
+    pub const fn new(policy: &'a P, key: &'a str) -> Self {
+        Self { policy, key, times: 1 }
+    }
+
+    /// The same key, charged so many times that.
+    #[must_use]
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = times;
+        self
+    }
 }
 
 impl<P> Clone for Ask<'_, P> {

@@ -78,6 +78,14 @@ impl Take {
         Self { cost, max_wait, whole_wait: true, lease: LeaseId(0) }
     }
 
+    /// The same request, for so many times the permits.
+    #[must_use]
+    #[inline(always)]
+    pub const fn times(mut self, times: u64) -> Self {
+        self.cost = self.cost.saturating_mul(times);
+        self
+    }
+
     /// The name under which a concurrency rule keeps the holder.
     #[must_use]
     pub const fn held_as(mut self, lease: LeaseId) -> Self {

@@ -8,7 +8,7 @@
 //! let policy = Policy::new("api", [Rule::token_bucket("burst", Quota::per_second(100))])?;
 //! let policy = store.install(policy, Carry::Keep)?;
 //!
-//! let ask = Ask { policy: &policy, key: "user:42" };
+//! let ask = Ask::new(&policy, "user:42");
 //! assert!(store.decide_now(&[ask], &Verb::Take(Take::now(1)))?.is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -227,7 +227,7 @@ impl Shard {
     fn decide_metered(&mut self, index: usize, meter: Meter, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
         let decide = |verb: &Verb| {
             let (mut states, mut promised, mut block) = ([State::Meter(meter)], Micros::ZERO, Block::default());
-            let mut party = Party { policy, promised: &mut promised, block: &mut block, states: &mut states };
+            let mut party = Party { policy, promised: &mut promised, block: &mut block, states: &mut states, times: 1 };
             let step = match verb {
                 Verb::Take(take) => take_together(std::slice::from_mut(&mut party), take, now),
                 other => party.amend(other, now),

@@ -133,7 +133,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(always)]
     pub fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
-            ([ask], Verb::Take(take)) => self.take_one(ask, take),
+            ([ask], Verb::Take(take)) if ask.times == 1 => self.take_one(ask, take),
             _ => self.decide_otherwise(asks, verb),
         }
     }
@@ -184,7 +184,7 @@ impl<C: Clock> MemoryStore<C> {
         take: Take,
         now: Micros,
     ) -> Result<Decision, StoreError> {
-        let key = self.hashed(&Ask { policy, key })?;
+        let key = self.hashed(&Ask::new(policy, key))?;
         let shard = self.shard(key.hash);
         let wanted = WantedKey::new(key.hash, key.words, Tag::new(policy.version));
         if let Some(rule) = self.inner.hot.take(wanted, &policy.policy, &take, now) {
@@ -199,7 +199,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn decide_otherwise(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
-            ([ask], Verb::Take(take)) => self.take_one(ask, take),
+            ([ask], Verb::Take(take)) => self.take_one(ask, &take.times(ask.times)),
             ([ask], _) => {
                 let key = self.hashed(ask)?;
                 let now = self.inner.clock.now();
@@ -242,7 +242,7 @@ impl<C: Clock> MemoryStore<C> {
             let sharing: Vec<usize> =
                 (0..keys.len()).filter(|&other| shares(other) && keys[other].policy == key.policy).collect();
             if let [first, _, ..] = sharing[..] {
-                let all = Take { cost: take.cost.saturating_mul(sharing.len() as u64), ..*take };
+                let all = take.times(sharing.iter().fold(0, |sum: u64, &other| sum.saturating_add(asks[other].times)));
                 let mut shared = out[first].subject.clone();
                 let step = policy.decide(&mut shared, &Verb::Take(all), now);
                 if !step.decision.is_allowed() {
@@ -250,10 +250,12 @@ impl<C: Clock> MemoryStore<C> {
                 }
             }
         }
+        let each = out.iter_mut().zip(&policies).zip(asks);
         let mut parties: Vec<Party<'_>> =
-            out.iter_mut().zip(&policies).map(|(out, policy)| policy.party(&mut out.subject)).collect();
+            each.map(|((out, policy), ask)| policy.party(&mut out.subject).times(ask.times)).collect();
         let step = take_together(&mut parties, take, now);
-        let charged = step.decision.is_allowed().then_some(take.cost);
+        let costs: Vec<u64> = asks.iter().map(|ask| take.times(ask.times).cost).collect();
+        let charged = step.decision.is_allowed().then_some(costs.as_slice());
         Ok(self.put_all_back(&keys, &places, out, &mut locked, charged, step.decision, now))
     }
 
@@ -265,7 +267,7 @@ impl<C: Clock> MemoryStore<C> {
         places: &[usize],
         out: Vec<Out>,
         locked: &mut [(usize, MutexGuard<'_, Shard>)],
-        charged: Option<u64>,
+        charged: Option<&[u64]>,
         mut decision: Decision,
         now: Micros,
     ) -> Decision {
@@ -273,9 +275,9 @@ impl<C: Clock> MemoryStore<C> {
             decision.source = Source::Overflow;
         }
         let (known, new): (Vec<_>, Vec<_>) =
-            keys.iter().zip(places).zip(out).partition(|(_, out)| out.home == Home::Known);
-        for ((key, place), out) in known.into_iter().chain(new) {
-            locked[*place].1.put_back(key, out, charged, now);
+            keys.iter().zip(places).zip(out).enumerate().partition(|(_, (_, out))| out.home == Home::Known);
+        for (index, ((key, place), out)) in known.into_iter().chain(new) {
+            locked[*place].1.put_back(key, out, charged.map(|costs| costs[index]), now);
         }
         if let Some((_, shard)) = locked.first_mut() {
             shard.stats.overflowed += u64::from(decision.source == Source::Overflow);

@@ -227,7 +227,7 @@ fn random_changes_are_carried_over_as_the_core_does() {
             }
             let cost = random.between(1, 4);
             let verb = Verb::Take(random.take(cost, &[1_000_000]).held_as(LeaseId(random.bits() >> 12)));
-            let told = bench.store.decide_now(&[Ask { policy: &installed, key: "key" }], &verb).unwrap();
+            let told = bench.store.decide_now(&[Ask::new(&installed, "key")], &verb).unwrap();
             let expected: Decision = policy.decide(&mut subject, &verb, now).decision;
             assert_eq!(told, expected, "seed {seed}: {verb:?} by {policy:?}");
         }

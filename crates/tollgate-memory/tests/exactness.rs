@@ -78,7 +78,7 @@ fn hammer(
         for turn in 0..tries {
             let cost = cost(&mut random);
             let take = Take::now(cost).held_as(LeaseId(thread * tries + turn));
-            let told = store.decide_now(&[Ask { policy: &policy, key: "hot" }], &Verb::Take(take)).unwrap();
+            let told = store.decide_now(&[Ask::new(&policy, "hot")], &Verb::Take(take)).unwrap();
             tally.count(cost, told.verdict);
         }
         tally
@@ -153,7 +153,7 @@ fn leases_given_up_are_taken_again_exactly_as_often() {
     let (store, asked_under) = (bench.store.clone(), policy.clone());
     let tally = in_threads(move |thread| {
         let mut tally = Tally::default();
-        let ask = Ask { policy: &asked_under, key: "hot" };
+        let ask = Ask::new(&asked_under, "hot");
         for turn in 0..TRIES / 4 {
             let lease = LeaseId(thread * TRIES + turn);
             let told = store.decide_now(&[ask], &Verb::Take(Take::now(1).held_as(lease))).unwrap();
@@ -181,7 +181,7 @@ fn reservations_from_many_threads_never_share_a_moment() {
     in_threads(move |_| {
         for _ in 0..each {
             let take = Verb::Take(Take::within(1, Micros::HOUR));
-            let decision = store.decide_now(&[Ask { policy: &policy, key: "hot" }], &take).unwrap();
+            let decision = store.decide_now(&[Ask::new(&policy, "hot")], &take).unwrap();
             assert!(decision.is_allowed());
             told.send(decision.wait()).unwrap();
         }
@@ -202,11 +202,8 @@ fn several_keys_in_any_order_neither_lock_up_nor_lose_count() {
     let (store, both) = (bench.store.clone(), (wide.clone(), tight.clone()));
     let tally = in_threads(move |thread| {
         let mut tally = Tally::default();
-        let asks = [
-            Ask { policy: &both.0, key: "tenant" },
-            Ask { policy: &both.1, key: "a user whose name is long" },
-            Ask { policy: &both.0, key: "route" },
-        ];
+        let asks =
+            [Ask::new(&both.0, "tenant"), Ask::new(&both.1, "a user whose name is long"), Ask::new(&both.0, "route")];
         for turn in 0..TRIES / 10 {
             let mut asks = asks;
             asks.rotate_left(usize::try_from((thread + turn) % 3).unwrap());
@@ -231,7 +228,7 @@ fn pairs_and_single_keys_share_their_books() {
     let (store, asked_under) = (bench.store.clone(), policy.clone());
     let tally = in_threads(move |thread| {
         let mut tally = Tally::default();
-        let (a, b) = (Ask { policy: &asked_under, key: "a" }, Ask { policy: &asked_under, key: "b" });
+        let (a, b) = (Ask::new(&asked_under, "a"), Ask::new(&asked_under, "b"));
         let both = if thread % 2 == 0 { [a, b] } else { [b, a] };
         for turn in 0..TRIES / 5 {
             let asks = if turn % 4 == 0 { &both[..] } else { &both[..1] };
@@ -261,7 +258,7 @@ fn busy_keys_keep_count_while_everything_happens_to_them() {
         let take = Verb::Take(Take::now(1));
         for turn in 0..TRIES {
             let index = usize::try_from(random.below(4)).unwrap();
-            let ask = Ask { policy: &policy, key: KEYS[index] };
+            let ask = Ask::new(&policy, KEYS[index]);
             match (thread, random.below(16)) {
                 // One thread is told of the same policy again and again, and asks under what it was told last.
                 (0, 0) if turn % 16 == 0 => {
@@ -269,7 +266,7 @@ fn busy_keys_keep_count_while_everything_happens_to_them() {
                 }
                 (1, _) => assert!(store.decide_now(&[ask], &Verb::Peek).unwrap().is_allowed()),
                 (2 | 3, 0..=3) => {
-                    let other = Ask { policy: &policy, key: KEYS[(index + 1) % 4] };
+                    let other = Ask::new(&policy, KEYS[(index + 1) % 4]);
                     tally.count(2, store.decide_now(&[ask, other], &take).unwrap().verdict);
                 }
                 // What this thread took it may give back; others hold enough for it never to be more than is used.
@@ -302,7 +299,7 @@ fn a_limit_that_changes_under_fire_is_kept() {
                 let limit = if turn % 128 == 0 { LIMIT / 2 } else { LIMIT };
                 store.install(Policy::new("busy", [rule(limit)]).unwrap(), Carry::Keep).unwrap();
             }
-            let ask = Ask { policy: &asked_under, key: "hot" };
+            let ask = Ask::new(&asked_under, "hot");
             tally.count(1, store.decide_now(&[ask], &Verb::Take(Take::now(1))).unwrap().verdict);
         }
         tally

@@ -31,7 +31,7 @@ fn takes_nothing_from_the_heap(rules: &[Rule], allowed: u64) {
         let policy = bench.install("policy", rules.to_vec());
         assert!(bench.take(&policy, key, 1).is_allowed(), "the first one makes the key known");
         let take = |cost| Verb::Take(Take::now(cost));
-        let ask = |cost| bench.store.decide_now(&[Ask { policy: &policy, key }], &take(cost)).unwrap();
+        let ask = |cost| bench.store.decide_now(&[Ask::new(&policy, key)], &take(cost)).unwrap();
 
         let allows = allocations(allowed, |_| {
             let told = ask(1);

@@ -123,7 +123,7 @@ fn blocking_a_newcomer_blocks_no_other() {
 fn newcomers_wait_in_one_line() {
     let (bench, policy) = full(Rule::token_bucket("second", Quota::per_second(1)));
     let wait = |key: &str| {
-        let ask = Ask { policy: &policy, key };
+        let ask = Ask::new(&policy, key);
         bench.store.decide_now(&[ask], &Verb::Take(Take::within(1, Micros::HOUR))).unwrap().wait()
     };
     let waits = ["a", "b", "c"].map(wait);

@@ -125,7 +125,7 @@ impl Walk {
 
     fn ask(&mut self, place: (usize, String), verb: Verb) {
         let (policy, installed) = &self.policies[place.0];
-        let told = self.bench.store.decide_now(&[Ask { policy: installed, key: &place.1 }], &verb).unwrap();
+        let told = self.bench.store.decide_now(&[Ask::new(installed, &place.1)], &verb).unwrap();
         let pasts = self.pasts.entry(place.clone()).or_insert_with(|| vec![policy.fresh()]);
         if self.time == Time::BothWays {
             forget_if_rested(policy, pasts, self.now);
@@ -163,8 +163,12 @@ impl Walk {
         }
         let cost = self.any_cost(&places[0]);
         let take = self.random.take(cost, &self.spans).held_as(LeaseId(self.random.between(1, 30)));
-        let asks: Vec<_> =
-            places.iter().map(|(policy, key)| Ask { policy: &self.policies[*policy].1, key: key.as_str() }).collect();
+        let times: Vec<u64> = places.iter().map(|_| self.random.pick(&[1, 1, 1, 0, 2, 5])).collect();
+        let asks: Vec<_> = places
+            .iter()
+            .zip(&times)
+            .map(|((policy, key), &times)| Ask::new(&self.policies[*policy].1, key.as_str()).times(times))
+            .collect();
         let told = self.bench.store.decide_now(&asks, &Verb::Take(take)).unwrap();
 
         let policies: Vec<Policy> = places.iter().map(|(policy, _)| self.policies[*policy].0.clone()).collect();
@@ -173,8 +177,9 @@ impl Walk {
             None => policy.fresh(),
         };
         let mut subjects: Vec<Subject> = places.iter().zip(&policies).map(kept).collect();
+        let parties = policies.iter().zip(&mut subjects).zip(&times);
         let mut parties: Vec<_> =
-            policies.iter().zip(&mut subjects).map(|(policy, subject)| policy.party(subject)).collect();
+            parties.map(|((policy, subject), &times)| policy.party(subject).times(times)).collect();
         let expected = take_together(&mut parties, &take, self.now).decision;
         assert_eq!(told, expected, "{places:?} at {:?}: {take:?} by {policies:?}", self.now);
         self.pasts.extend(places.into_iter().zip(subjects.into_iter().map(|subject| vec![subject])));

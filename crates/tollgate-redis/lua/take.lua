@@ -1,10 +1,12 @@
 -- One take for one subject, or for several that share a slot: all of them are charged, or none.
 --
 -- KEYS     one per subject
--- ARGV[1]  doubles, big-endian: deadline, cost; per subject its tag and the numbers of its rules, but for the last of
---          each; patience, longest (only where a rule is shaped or in shadow; else it is the patience), lease (only
---          where leases are kept); the last number of each rule. The deadline is the server's time after which nothing may be charged any more; patience is how long the
---          caller waits to be admitted, longest how far ahead it may be told to go.
+-- ARGV[1]  doubles, big-endian: deadline, cost; per subject its tag, its part of the cost (only where there are
+--          several; the first is then the largest) and the numbers of its rules, but for the last of each;
+--          patience, longest (only where a rule is shaped or in shadow; else it is the patience), lease (only where
+--          leases are kept); the last number of each rule. The deadline is the server's time after which nothing may
+--          be charged any more; patience is how long the caller waits to be admitted, longest how far ahead it may be
+--          told to go.
 -- ARGV[2]  tests only: the time, in microseconds, instead of the server's; no deadline then
 -- ARGV[3]  tests only: keys expire this many milliseconds after the epoch plus their time to live
 --
@@ -71,6 +73,9 @@ end
 local free, go, blocked = now, now, 0
 local never = false
 --@ parties
+--@ if several
+cost = @cost
+--@ end
 if @until > blocked then
   blocked = @until
 end
@@ -95,8 +100,11 @@ end
 --@ end
 --@ end
 local refused = never or blocked > now or free - now > patience or go - now > longest
-if not refused and cost > 0 then
 --@ parties
+--@ if several
+cost = @cost
+--@ end
+if not refused and cost > 0 then
 --@ rules
 --@ if enforcing
   do
@@ -118,8 +126,8 @@ if not refused and cost > 0 then
     @promised = go
   end
   @moved = true
---@ end
 end
+--@ end
 --@ parties
 local @new
 if @moved then

@@ -38,7 +38,7 @@ pub(crate) struct Unreadable {
 
 impl Version {
     pub(crate) fn tagged(&self) -> Tagged<'_> {
-        Tagged { policy: &self.policy, tag: self.tag }
+        Tagged { policy: &self.policy, tag: self.tag, times: 1 }
     }
 }
 

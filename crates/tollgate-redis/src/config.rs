@@ -25,7 +25,8 @@ pub struct RedisConfig {
 }
 
 /// What to do with a value under one of our keys that is not ours, is damaged, or was counted under rules that nobody
-/// knows any more. It is never read as a key that is as good as new, unless you say so.
+/// knows any more. It is never read as a key that is as good as new, unless you say so. A key of another type (a list, a
+/// hash) belongs to somebody else, and is left alone whatever is said here.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum OnForeignState {
     /// Leave it alone and answer as if the store had failed: by each rule's own policy.

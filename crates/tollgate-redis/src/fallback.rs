@@ -34,6 +34,8 @@ pub(crate) struct LocalRules {
 pub(crate) struct Without<'a> {
     pub(crate) version: &'a Version,
     pub(crate) key: &'a str,
+    /// How many times the cost of a take it is charged.
+    pub(crate) times: u64,
 }
 
 impl Fallback {
@@ -141,13 +143,14 @@ impl Fallback {
         let mut local = told.iter().flat_map(|told| told.rules.iter());
         let all = asks.iter().flat_map(|without| {
             let places = without.version.local.as_ref().map_or(&[][..], |local| &local.places);
-            without.version.policy.rules().iter().enumerate().map(|(place, rule)| (rule, places.contains(&place)))
+            let rules = without.version.policy.rules().iter().enumerate();
+            rules.map(|(place, rule)| (rule, places.contains(&place), take.times(without.times).cost))
         });
         let rules: Vec<RuleDecision> = all
-            .map(|(rule, is_local)| match rule.rule().failure_answer() {
+            .map(|(rule, is_local, cost)| match rule.rule().failure_answer() {
                 OnStoreFailure::Closed => answered(rule, Verdict::Deny { retry_after: LOOK_AGAIN }, 0),
                 OnStoreFailure::Local if is_local => {
-                    local.next().map_or_else(|| open(rule), |told| whole(rule, told, take))
+                    local.next().map_or_else(|| open(rule), |told| whole(rule, told, cost))
                 }
                 OnStoreFailure::Open | OnStoreFailure::Local => open(rule),
             })
@@ -186,8 +189,8 @@ fn rules<'a>(asks: &'a [Without<'_>]) -> impl Iterator<Item = &'a ReadyRule> {
 }
 
 fn locals<'a>(asks: &[Without<'a>]) -> Vec<Ask<'a, InstalledPolicy>> {
-    let local = asks.iter().filter_map(|without| Some((without.version.local.as_ref()?, without.key)));
-    local.map(|(local, key)| Ask { policy: &local.installed, key }).collect()
+    let local = asks.iter().filter_map(|without| Some((without.version.local.as_ref()?, without)));
+    local.map(|(local, without)| Ask::new(&local.installed, without.key).times(without.times)).collect()
 }
 
 /// A local answer about some rules, told for all of them.
@@ -209,10 +212,10 @@ fn spread(version: &Version, told: Decision) -> Decision {
 }
 
 /// What the share told, under the rule's whole limit: a cost above the share can pass again once the server answers.
-fn whole(rule: &ReadyRule, told: &RuleDecision, take: &Take) -> RuleDecision {
+fn whole(rule: &ReadyRule, told: &RuleDecision, cost: u64) -> RuleDecision {
     let limit = rule.limiting().limit();
     let verdict = match told.verdict {
-        Verdict::Never if take.cost <= limit => Verdict::Deny { retry_after: LOOK_AGAIN },
+        Verdict::Never if cost <= limit => Verdict::Deny { retry_after: LOOK_AGAIN },
         other => other,
     };
     RuleDecision { verdict, limit, ..*told }

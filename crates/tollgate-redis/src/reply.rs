@@ -28,6 +28,8 @@ pub(crate) enum Reply {
 
 /// The answer to a take.
 pub(crate) fn to_take(subjects: &[Tagged<'_>], take: &Take, reply: &Value) -> Reply {
+    // Whether anything was charged is all that is left to say about several costs; one alone is told in full.
+    let take = &take.times(subjects.iter().map(|subject| subject.times).max().unwrap_or_default());
     decided(reply, |code, now, rest| match code {
         UNCHANGED => told_by_state_as_it_was(subjects, take, now, rest),
         ALLOWED | REFUSED => told_in_numbers(subjects, take, code == REFUSED, now, rest),
@@ -84,7 +86,7 @@ const NOT_OURS: u64 = 4;
 
 /// A request that passed at once: the state it left behind tells the rest.
 fn told_by_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {
-    let [Tagged { policy, tag }] = subjects else { return None };
+    let [Tagged { policy, tag, .. }] = subjects else { return None };
     let (now, subject) = state::decode(policy, *tag, value)?;
     let goes = Weighed { free_at: now, go_at: now };
     let looks = policy.rules().iter().zip(&subject.states);
@@ -94,7 +96,7 @@ fn told_by_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Opti
 
 /// A try that was refused: our own side of the twins, asked about the same state at the same time, says what to tell.
 fn told_by_state_as_it_was(subjects: &[Tagged<'_>], take: &Take, now: Micros, state: Reader<'_>) -> Option<Decision> {
-    let [Tagged { policy, tag }] = subjects else { return None };
+    let [Tagged { policy, tag, .. }] = subjects else { return None };
     let mut subject = match state.0 {
         [] => policy.fresh(),
         value => state::decode(policy, *tag, value)?.1,

@@ -7,20 +7,33 @@ use crate::{
     state::Tag,
 };
 
-/// A policy with the tag its values carry.
+/// A policy with the tag its values carry, and how many times the cost of a take a key under it is charged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) tag: Tag,
+    pub(crate) times: u64,
+}
+
+impl Tagged<'_> {
+    pub(crate) fn times(mut self, times: u64) -> Self {
+        self.times = times;
+        self
+    }
 }
 
 /// The numbers of a take. The first is left for the link to fill in: until when it may run.
 pub(crate) fn take(shape: &Shape, subjects: &[Tagged<'_>], take: &Take) -> Vec<u8> {
     let horizon = subjects.iter().map(|subject| subject.policy.horizon()).fold(MAX_WAIT, Micros::min);
     let mut out = Doubles::new();
-    out.put(take.cost);
+    let cost_of = |subject: &Tagged<'_>| take.times(subject.times).cost;
+    out.put(subjects.iter().map(cost_of).max().unwrap_or_default());
     for subject in subjects {
-        out.subject(*subject);
+        out.tag(*subject);
+        if subjects.len() > 1 {
+            out.put(cost_of(subject));
+        }
+        out.first_numbers(*subject);
     }
     if tells_two_waits(shape) {
         out.put(take.max_wait.0);
@@ -47,7 +60,8 @@ pub(crate) fn amend(shape: &Shape, subject: Tagged<'_>, verb: &Verb) -> Vec<u8> 
     if names_holders(shape) {
         out.put_if_known(lease);
     }
-    out.subject(subject);
+    out.tag(subject);
+    out.first_numbers(subject);
     out.last_numbers(subject);
     out.0
 }
@@ -114,9 +128,12 @@ impl Doubles {
         }
     }
 
-    /// The tag and the numbers of the rules, but for the last of each.
-    fn subject(&mut self, Tagged { policy, tag }: Tagged<'_>) {
+    fn tag(&mut self, Tagged { tag, .. }: Tagged<'_>) {
         self.put(tag.number());
+    }
+
+    /// The numbers of the rules, but for the last of each.
+    fn first_numbers(&mut self, Tagged { policy, .. }: Tagged<'_>) {
         for rule in policy.rules() {
             if let Some((_, numbers)) = numbers(rule).split_last() {
                 numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_be_bytes()));

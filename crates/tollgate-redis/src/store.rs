@@ -131,7 +131,8 @@ impl Store for RedisStore {
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         check(asks, &verb)?;
         let versions: Vec<Arc<Version>> = asks.iter().map(|ask| ask.policy.current()).collect();
-        let withouts = || asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key });
+        let withouts =
+            || asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key, times: ask.times });
         let withouts: Vec<Without<'_>> = withouts().collect();
         let inner = &*self.inner;
         // What was granted here while the server was away is given back here.
@@ -165,7 +166,7 @@ impl Store for RedisStore {
         let runtime = Handle::try_current().ok().or_else(|| self.inner.runtime.clone());
         if let Some(runtime) = runtime {
             runtime.spawn(async move {
-                let _ = store.decide(&[Ask { policy: &policy, key: &key }], verb).await;
+                let _ = store.decide(&[Ask::new(&policy, &key)], verb).await;
             });
         }
     }
@@ -199,7 +200,7 @@ impl RedisStore {
             [one] => Arc::clone(&one.version.scripts),
             _ => inner.policies.scripts(asks.iter().flat_map(|ask| ask.version.scripts.shape.clone()).collect()),
         };
-        let subjects: Vec<Tagged<'_>> = asks.iter().map(|ask| ask.version.tagged()).collect();
+        let subjects: Vec<Tagged<'_>> = asks.iter().map(|ask| ask.version.tagged().times(ask.times)).collect();
         for _ in 0..MOST_CARRIES + asks.len() {
             let value = self.call(&scripts, &subjects, names, verb, deadline).await?;
             let reply = match verb {
@@ -274,22 +275,23 @@ impl RedisStore {
                 }
                 Err(failure) => {
                     let charged = refused_by.unwrap_or(told.len());
-                    self.give_back(&asks[..charged], &told, take.cost).await;
+                    self.give_back(&asks[..charged], &told, &take).await;
                     return Err(failure);
                 }
             }
         }
         if let Some(refused_by) = refused_by {
-            self.give_back(&asks[..refused_by], &told, take.cost).await;
+            self.give_back(&asks[..refused_by], &told, take).await;
         }
         Ok(in_turn(&told, refused_by))
     }
 
-    async fn give_back(&self, asks: &[Without<'_>], told: &[Decision], cost: u64) {
-        if cost == 0 {
-            return;
-        }
+    async fn give_back(&self, asks: &[Without<'_>], told: &[Decision], take: &Take) {
         for (ask, decision) in asks.iter().zip(told) {
+            let cost = take.times(ask.times).cost;
+            if cost == 0 {
+                continue;
+            }
             let at = decision.decided_at + decision.wait();
             let undo = Verb::Undo { cost, at, lease: decision.lease };
             let name = ask.version.keys.name(ask.key);

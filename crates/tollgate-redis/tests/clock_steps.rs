@@ -34,7 +34,7 @@ impl Desk {
     }
 
     async fn take(&self) -> Decision {
-        let ask = Ask { policy: &self.policy, key: "key" };
+        let ask = Ask::new(&self.policy, "key");
         let told = self.store.decide(&[ask], Verb::Take(Take::now(1))).await.unwrap();
         assert_eq!(told.source, Source::Store, "{:?}", self.store.counts());
         told

@@ -29,7 +29,7 @@ impl<'a> Desk<'a> {
     }
 
     async fn ask(&self, verb: Verb) -> Result<Decision, StoreError> {
-        self.store.decide(&[Ask { policy: &self.policy, key: "key" }], verb).await
+        self.store.decide(&[Ask::new(&self.policy, "key")], verb).await
     }
 
     async fn take(&self, cost: u64) -> Decision {

@@ -26,9 +26,8 @@ async fn ask_for<S: Store>(store: &S, many: usize, costs: &[u64]) -> Vec<Decisio
     let policies: Vec<S::Policy> =
         policies().into_iter().map(|policy| store.install(policy, Carry::Keep).unwrap()).collect();
     let keys: Vec<String> = (0..many).map(|number| format!("key {number}")).collect();
-    let asks: Vec<Ask<'_, S::Policy>> = (keys.iter().enumerate())
-        .map(|(number, key)| Ask { policy: &policies[number % policies.len()], key })
-        .collect();
+    let asks: Vec<Ask<'_, S::Policy>> =
+        (keys.iter().enumerate()).map(|(number, key)| Ask::new(&policies[number % policies.len()], key)).collect();
     let mut told = Vec::new();
     for &cost in costs {
         told.push(store.decide(&asks, Verb::Take(Take::within(cost, Micros::HOUR))).await.unwrap());

@@ -5,8 +5,8 @@
 
 use tollgate_core::{Micros, Period};
 
-/// Reads a span. The error completes the sentence "per is …, ".
-pub(crate) fn parse(word: &str) -> Result<Period, String> {
+/// Reads a span as rule files write it, such as `1h30m`. The error completes the sentence "per is …, ".
+pub fn parse(word: &str) -> Result<Period, String> {
     if word == "1mo" {
         return Ok(Period::Month);
     }

@@ -43,6 +43,7 @@ mod suggest;
 mod text;
 mod tree;
 
+pub use duration::parse as parse_duration;
 pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
 pub use native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, PolicyEntry};

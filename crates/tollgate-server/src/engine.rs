@@ -73,7 +73,7 @@ impl Engine {
         question.check()?;
         let book = self.inner.book.load_full();
         let plan = Plan::of(question, &book, self)?;
-        let decision = match self.verbs(&plan, question.verb)? {
+        let decision = match self.verbs(&plan, question.verb) {
             Verbs::Nothing => None,
             Verbs::Together(verb) => Some(self.noted(self.inner.store.decide(&plan.asks(), verb).await)?),
             Verbs::InTurn(verbs) => {
@@ -98,7 +98,7 @@ impl Engine {
         question.check()?;
         let book = self.inner.book.load();
         let plan = Plan::of(question, &book, self)?;
-        let decision = match self.verbs(&plan, question.verb)? {
+        let decision = match self.verbs(&plan, question.verb) {
             Verbs::Nothing => None,
             Verbs::Together(verb) => Some(self.decide_now(&plan.asks(), &verb)?),
             Verbs::InTurn(verbs) => {
@@ -162,19 +162,16 @@ enum Verbs {
 
 impl Engine {
     #[inline]
-    fn verbs(&self, plan: &Plan<'_>, asked: Asked) -> Result<Verbs, AskError> {
+    fn verbs(&self, plan: &Plan<'_>, asked: Asked) -> Verbs {
         if plan.places.is_empty() {
-            return Ok(Verbs::Nothing);
+            return Verbs::Nothing;
         }
         if let Asked::Take { max_wait } = asked {
-            if plan.places.iter().any(|place| place.cost != plan.places[0].cost) {
-                return Err(AskError::bad("descriptors of different costs in one request; give all of them the same"));
-            }
-            // Where one is refused whatever comes, the others are only looked at.
-            let cost = if plan.refused { 0 } else { plan.places[0].cost };
+            // One is charged the cost itself; several are each charged their own cost times 1.
+            let cost = if plan.places.len() == 1 { plan.cost_of(&plan.places[0]) } else { 1 };
             let holds = plan.places.iter().any(|place| place.limited.policy.holds());
             let lease = if holds { self.new_lease() } else { LeaseId(0) };
-            return Ok(Verbs::Together(Verb::Take(Take { cost, max_wait, whole_wait: false, lease })));
+            return Verbs::Together(Verb::Take(Take { cost, max_wait, whole_wait: false, lease }));
         }
         let verb = |cost: u64| match asked {
             Asked::Take { .. } | Asked::Peek => Verb::Peek,
@@ -186,7 +183,7 @@ impl Engine {
             Asked::Penalize => Verb::Penalize { cost },
             Asked::Reset => Verb::Reset,
         };
-        Ok(Verbs::InTurn(plan.places.iter().map(|place| verb(place.cost)).collect()))
+        Verbs::InTurn(plan.places.iter().map(|place| verb(place.cost)).collect())
     }
 
     #[inline]
@@ -260,7 +257,7 @@ impl Engine {
 
 #[inline]
 fn ask<'a>(limited: &'a Limited, key: &'a str) -> Ask<'a, StoredPolicy> {
-    Ask { policy: &limited.stored, key }
+    Ask::new(&limited.stored, key)
 }
 
 /// The decision when a rule file refuses one subject whatever comes.

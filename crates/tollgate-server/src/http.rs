@@ -24,8 +24,8 @@ use hyper::{
     service::service_fn,
 };
 
-pub use self::problem::Problem;
 pub(crate) use self::route::{bearer, collect};
+pub use self::{problem::Problem, render::answer_line};
 use crate::{
     config::AuthConfig,
     engine::Engine,

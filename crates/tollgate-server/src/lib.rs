@@ -7,14 +7,23 @@
 //! A wire translates and never names a store; the [`engine`] decides and never sees a byte; [`wiring`] alone knows which
 //! store it is.
 
+pub mod admin;
 pub mod config;
 pub mod engine;
+pub mod grpc;
+pub mod health;
 pub mod http;
 pub mod line;
 pub mod listen;
 pub mod resp;
 pub mod rulebook;
+pub mod sample;
 pub mod security;
+pub mod server;
 pub mod shutdown;
 pub mod telemetry;
+mod watch;
 pub mod wiring;
+
+pub use server::run;
+pub use watch::Reload;

@@ -40,6 +40,17 @@ pub struct Rulebook {
     switches: Switches,
 }
 
+/// A policy and what it has decided so far.
+#[derive(Debug)]
+pub struct Counted {
+    /// Which one.
+    pub policy: Arc<tollgate_core::Policy>,
+    /// Allowed, denied, never.
+    pub totals: [u64; 3],
+    /// Requests that rules which only watch would have refused.
+    pub shadow_denials: u64,
+}
+
 #[derive(Debug)]
 enum Domain {
     Native(NativeRules),
@@ -100,6 +111,21 @@ impl Rulebook {
     /// The switches it was made with.
     pub fn switches(&self) -> &Switches {
         &self.switches
+    }
+
+    /// Every policy with its counts, in alphabetical order.
+    pub fn counted(&self) -> Vec<Counted> {
+        let mut all: Vec<Counted> = self
+            .policies
+            .values()
+            .map(|limited| Counted {
+                policy: Arc::clone(&limited.policy),
+                totals: limited.meters.totals(),
+                shadow_denials: limited.meters.shadow_denials(),
+            })
+            .collect();
+        all.sort_by(|a, b| (a.policy.domain(), a.policy.name()).cmp(&(b.policy.domain(), b.policy.name())));
+        all
     }
 
     /// Every policy by domain and name, in alphabetical order.

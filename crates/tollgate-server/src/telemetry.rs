@@ -2,6 +2,7 @@
 //! kept in a bounded list that only the admin listener shows.
 
 mod metrics;
+mod store;
 mod top;
 
 pub use self::{

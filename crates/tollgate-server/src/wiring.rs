@@ -2,7 +2,8 @@
 
 use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Verb};
 use tollgate_memory::{Clock, InstalledPolicy, ManualClock, MemoryConfig, MemoryStore, SystemClock};
-use tollgate_redis::{Address, AddressError, RedisConfig, RedisPolicy, RedisStore};
+pub use tollgate_redis::AddressError as StoreAddressError;
+use tollgate_redis::{Address, RedisConfig, RedisPolicy, RedisStore};
 
 use smallvec::SmallVec;
 
@@ -50,7 +51,7 @@ pub struct StoreHealth {
 impl Storage {
     /// `memory`, or the address of a server. A server that is not there yet is no error: it is looked for in the
     /// background, and until it is found rules answer by their own policy.
-    pub async fn open(url: &str, settings: &StorageSettings) -> Result<Self, AddressError> {
+    pub async fn open(url: &str, settings: &StorageSettings) -> Result<Self, StoreAddressError> {
         if url == "memory" {
             let config = MemoryConfig::default().budget_bytes(settings.memory_bytes);
             return Ok(Self::Memory(MemoryStore::with(config, SystemClock::new())));
@@ -178,9 +179,15 @@ impl Store for Storage {
 
     fn tell(&self, ask: Ask<'_, StoredPolicy>, verb: Verb) {
         match (self, ask.policy) {
-            (Self::Memory(store), StoredPolicy::Memory(policy)) => store.tell(Ask { policy, key: ask.key }, verb),
-            (Self::ByHand(store), StoredPolicy::Memory(policy)) => store.tell(Ask { policy, key: ask.key }, verb),
-            (Self::Redis(store), StoredPolicy::Redis(policy)) => store.tell(Ask { policy, key: ask.key }, verb),
+            (Self::Memory(store), StoredPolicy::Memory(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
+            }
+            (Self::ByHand(store), StoredPolicy::Memory(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
+            }
+            (Self::Redis(store), StoredPolicy::Redis(policy)) => {
+                store.tell(Ask { policy, key: ask.key, times: ask.times }, verb);
+            }
             _ => {}
         }
     }
@@ -204,7 +211,7 @@ type Asks<'a, P> = SmallVec<[Ask<'a, P>; 2]>;
 #[inline]
 fn in_memory<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, InstalledPolicy>, StoreError> {
     let one = |ask: &Ask<'a, StoredPolicy>| match ask.policy {
-        StoredPolicy::Memory(policy) => Ok(Ask { policy, key: ask.key }),
+        StoredPolicy::Memory(policy) => Ok(Ask { policy, key: ask.key, times: ask.times }),
         StoredPolicy::Redis(_) => Err(of_another_store()),
     };
     asks.iter().map(one).collect()
@@ -212,7 +219,7 @@ fn in_memory<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, InstalledPol
 
 fn in_redis<'a>(asks: &[Ask<'a, StoredPolicy>]) -> Result<Asks<'a, RedisPolicy>, StoreError> {
     let one = |ask: &Ask<'a, StoredPolicy>| match ask.policy {
-        StoredPolicy::Redis(policy) => Ok(Ask { policy, key: ask.key }),
+        StoredPolicy::Redis(policy) => Ok(Ask { policy, key: ask.key, times: ask.times }),
         StoredPolicy::Memory(_) => Err(of_another_store()),
     };
     asks.iter().map(one).collect()

@@ -95,7 +95,7 @@ impl<'a, S: Store, T: Fn(Micros)> Bench<'a, S, T> {
 
 impl<S: Store, T: Fn(Micros)> Key<'_, S, T> {
     fn ask(&self) -> Ask<'_, S::Policy> {
-        Ask { policy: &self.policy, key: &self.key }
+        Ask::new(&self.policy, &self.key)
     }
 
     async fn verb(&self, verb: Verb) -> Decision {
@@ -134,6 +134,7 @@ macro_rules! with_conformance_checks {
             limits: all_rules_or_none,
             limits: the_stores_clock_decides,
             keys: several_keys_all_or_none,
+            keys: several_keys_bear_different_parts,
             keys: several_keys_of_several_policies,
             keys: several_keys_wait_for_the_slowest,
             keys: keys_do_not_meet_across_policies_and_domains,

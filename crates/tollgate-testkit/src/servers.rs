@@ -1,4 +1,4 @@
-//! Throw-away servers: real Redis and Valkey processes that belong to one test.
+//! Throw-away servers: real Redis, Valkey and Envoy processes that belong to one test.
 //!
 //! Every server has a directory and a port of its own, listens on loopback only, and is gone when its handle is dropped
 //! or the test process dies. Whatever takes time (starting, failing over, moving a slot) is waited for by asking the
@@ -10,14 +10,19 @@
 //! - [`Certificates`] and [`Acl`] close a server's door in the ways a client must be able to open.
 //! - [`FakeClock`] turns a server's clock forth and back.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays, holds and cuts.
+//! - [`EnvoyServer`] is a proxy in front of a server of ours, asked with [`http_get`].
+//! - [`Process`] is any other program: start, kill, start again.
 //! - [`require`] finds the binaries behind all this, or says how to get them. A missing part fails a test; nothing skips.
 
 mod acl;
 mod builder;
 mod cluster;
+mod envoy;
 mod fake_clock;
+mod http;
 mod parts;
 mod ports;
+mod process;
 mod proxy;
 mod redis;
 mod resp;
@@ -29,8 +34,11 @@ mod wait;
 pub use acl::Acl;
 pub use builder::RedisBuilder;
 pub use cluster::{Cluster, ClusterBuilder, SlotMove};
+pub use envoy::EnvoyServer;
 pub use fake_clock::FakeClock;
+pub use http::{HttpReply, http_get};
 pub use parts::{Binary, Part, require};
+pub use process::Process;
 pub use proxy::FaultProxy;
 pub use redis::RedisServer;
 pub use resp::{Connection, Reply};

@@ -62,7 +62,8 @@
 //!
 //! # Features
 //!
-//! `memory` (default) is the embedded store; `tokio` (default) is what waiting sleeps on; `redis` is the shared store.
+//! `memory` (default) is the embedded store; `tokio` (default) is what waiting sleeps on; `redis` is the shared store;
+//! `tower` brings layers for axum, hyper and tonic servers, and for clients.
 //! Without any of them there is still everything that decides.
 
 mod builder;
@@ -71,6 +72,8 @@ mod error;
 mod hold;
 mod limiter;
 mod reservation;
+#[cfg(feature = "tower")]
+pub mod tower;
 #[cfg(feature = "tokio")]
 mod turns;
 #[cfg(feature = "tokio")]

@@ -35,7 +35,7 @@ pub(crate) struct Shared<S: Store> {
     pub(crate) store: S,
     pub(crate) installed: S::Policy,
     /// The rules as they are now; only [`Limiter::set_rule`] and reports need them.
-    policy: Mutex<Policy>,
+    policy: Mutex<Arc<Policy>>,
     /// Whether permits are held rather than used up, so that waiting means waiting for a release.
     holds: AtomicBool,
     next_lease: AtomicU64,
@@ -170,13 +170,18 @@ impl<S: Store> Limiter<S> {
         let changed = policy.with_rule(rule)?;
         self.shared.store.install(changed.clone(), carry)?;
         self.shared.holds.store(holds(&changed), Ordering::Relaxed);
-        *policy = changed;
+        *policy = Arc::new(changed);
         Ok(())
     }
 
     /// The rules as they are now.
     pub fn policy(&self) -> Policy {
-        self.shared.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        Policy::clone(&self.shared_policy())
+    }
+
+    /// The same without a copy: a new one comes only with a change.
+    pub(crate) fn shared_policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.shared.policy.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The store, for reports about it.
@@ -192,7 +197,7 @@ impl<S: Store> Limiter<S> {
                 store,
                 installed,
                 holds: AtomicBool::new(holds(&policy)),
-                policy: Mutex::new(policy),
+                policy: Mutex::new(Arc::new(policy)),
                 next_lease: AtomicU64::new(random_lease()),
                 #[cfg(feature = "tokio")]
                 turns: crate::turns::Turns::default(),
@@ -214,7 +219,7 @@ impl<S: Store> Limiter<S> {
 impl<S: Store> Shared<S> {
     #[inline]
     pub(crate) fn ask<'a>(&'a self, key: &'a str) -> Ask<'a, S::Policy> {
-        Ask { policy: &self.installed, key }
+        Ask::new(&self.installed, key)
     }
 
     #[inline]

@@ -5,6 +5,8 @@ use tollgate_core::{
     bounds::{MAX_PERMITS, MAX_TIME},
 };
 
+use tollgate_server::line;
+
 use crate::report::RequestProblem;
 
 /// What a request wants.
@@ -82,44 +84,8 @@ pub(crate) fn cost(text: &[u8]) -> Result<u64, RequestProblem> {
 /// The text of a time: whole milliseconds, or with no more decimals than it needs.
 pub(crate) fn told_millis(at: Micros) -> String {
     let mut text = Vec::new();
-    push_millis(&mut text, at);
+    line::push_millis(&mut text, at);
     String::from_utf8(text).unwrap_or_default()
-}
-
-/// Appends a time in milliseconds.
-pub(crate) fn push_millis(line: &mut Vec<u8>, at: Micros) {
-    push_number(line, at.0 / 1_000);
-    let mut below = at.0 % 1_000;
-    if below > 0 {
-        line.push(b'.');
-        let mut place = 100;
-        while below > 0 {
-            line.push(digit(below / place));
-            below %= place;
-            place /= 10;
-        }
-    }
-}
-
-/// Appends a number. Formatting machinery would take longer than everything else about a line.
-#[inline]
-pub(crate) fn push_number(line: &mut Vec<u8>, mut number: u64) {
-    let mut reversed = [0; 20];
-    let mut start = reversed.len();
-    loop {
-        start -= 1;
-        reversed[start] = digit(number % 10);
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    line.extend_from_slice(&reversed[start..]);
-}
-
-#[inline]
-fn digit(number: u64) -> u8 {
-    b'0' + u8::try_from(number % 10).unwrap_or(0)
 }
 
 enum Digits {

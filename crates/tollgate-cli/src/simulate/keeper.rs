@@ -80,6 +80,6 @@ impl InMemory {
     #[inline]
     fn decide(&mut self, key: &str, verb: &Verb, now: Micros) -> Result<Decision, Failure> {
         self.clock.set(now);
-        self.store.decide_now(&[Ask { policy: &self.policy, key }], verb).map_err(Failure::Undecided)
+        self.store.decide_now(&[Ask::new(&self.policy, key)], verb).map_err(Failure::Undecided)
     }
 }

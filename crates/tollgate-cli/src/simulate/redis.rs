@@ -50,7 +50,7 @@ impl InRedis {
             return Err(Failure::StoreTooSlow { address: self.address.clone(), rows: self.rows });
         }
         self.clock.set(now);
-        let asks = [Ask { policy: &self.policy, key }];
+        let asks = [Ask::new(&self.policy, key)];
         let decision = self.runtime.block_on(self.store.decide_by_server(&asks, verb));
         let decision = decision.map_err(|error| Failure::StoreFailed { address: self.address.clone(), error })?;
         self.rows += 1;

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     pub(crate) fn decide(&self, policy: &InstalledPolicy, key: &str, verb: Verb) -> Decision {
-        self.store.decide_now(&[Ask { policy, key }], &verb).unwrap()
+        self.store.decide_now(&[Ask::new(policy, key)], &verb).unwrap()
     }
 
     pub(crate) fn take(&self, policy: &InstalledPolicy, key: &str, cost: u64) -> Decision {
@@ -48,7 +48,7 @@ impl Bench {
 
     /// One take for several keys under one policy: all of them, or none.
     pub(crate) fn take_all(&self, policy: &InstalledPolicy, keys: &[&str], cost: u64) -> Decision {
-        let asks: Vec<_> = keys.iter().map(|key| Ask { policy, key }).collect();
+        let asks: Vec<_> = keys.iter().map(|key| Ask::new(policy, key)).collect();
         self.store.decide_now(&asks, &Verb::Take(Take::now(cost))).unwrap()
     }
 

@@ -6,7 +6,8 @@
 //! | `NOSCRIPT` | no | the whole script is sent, once |
 //! | `READONLY` | no | the connection is given up, the primary looked for, one more try |
 //! | `LOADING`, `BUSY`, `MASTERDOWN` | no | the node counts as sick |
-//! | `CLUSTERDOWN`, `TRYAGAIN`, `OOM`, `MISCONF`, `NOREPLICAS`, too many clients | no | the caller's policy |
+//! | `TRYAGAIN` | no | asked again after a moment, while there is time |
+//! | `CLUSTERDOWN`, `OOM`, `MISCONF`, `NOREPLICAS`, too many clients | no | the caller's policy |
 //! | any other error | no effect, since our scripts write once and last | loud; never again |
 //! | none: time is up, connection lost, nonsense received | **unknown** | never sent again |
 

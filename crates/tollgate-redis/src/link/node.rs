@@ -144,7 +144,7 @@ impl Node {
             Ok(reply) => Fate::of(reply, asked),
             Err(_) => Fate::Unknown { waited: asked.elapsed() },
         };
-        self.learn_from(&fate);
+        self.learn_from(&fate, &wire);
         fate
     }
 
@@ -208,13 +208,17 @@ impl Node {
         at.map_or(f64::INFINITY, |micros| micros.get() as f64)
     }
 
-    fn learn_from(&self, fate: &Fate) {
+    fn learn_from(&self, fate: &Fate, wire: &Wire) {
         let event = match fate {
             Fate::NotRun(why) if why.is_sick() => Event::Failed,
-            // Whoever came with hardly any time left has not learnt much.
-            Fate::Unknown { waited } if *waited * 2 < self.shared.common.settings.deadline && self.is_connected() => {
-                return;
+            Fate::Unknown { .. } if wire.is_closed() => {
+                if !wire.is_news_of_its_end() {
+                    return;
+                }
+                Event::Failed
             }
+            // Whoever came with hardly any time left has not learnt much.
+            Fate::Unknown { waited } if *waited * 2 < self.shared.common.settings.deadline => return,
             Fate::Unknown { .. } => Event::Failed,
             _ => Event::Answered,
         };

@@ -2,7 +2,10 @@
 //!
 //! Every step taken here follows a reply that says "not carried out". Silence ends the walk.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redis::{Cmd, Value};
 
@@ -34,12 +37,23 @@ pub(super) struct Walk<'a> {
     /// The next node has not got the key yet; it must be told that another has sent us.
     asking: bool,
     hops: u32,
+    /// How often the keys of the call were found on both sides of a move.
+    tries: u32,
     has_left_a_replica: bool,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(route: &'a Route, counters: &'a Counters, deadline: Instant) -> Self {
-        Self { route, counters, deadline, form: Form::Hash, asking: false, hops: 0, has_left_a_replica: false }
+        Self {
+            route,
+            counters,
+            deadline,
+            form: Form::Hash,
+            asking: false,
+            hops: 0,
+            tries: 0,
+            has_left_a_replica: false,
+        }
     }
 
     pub(super) async fn run(mut self, whom: Whom<'_>, mut errand: Errand<'_>) -> Result<Value, CallError> {
@@ -74,6 +88,7 @@ impl<'a> Walk<'a> {
                         cluster.refresh();
                     }
                 }
+                Fate::NotRun(NotRun::TryAgain) if self.may_try_again() => tokio::time::sleep(TRY_AGAIN).await,
                 Fate::NotRun(why) => return Err(not_run(why, node.place())),
                 Fate::Refused(refusal) => return Err(refused(refusal, node.place())),
                 Fate::Unknown { waited } => {
@@ -82,6 +97,12 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+    }
+
+    /// Some keys of a slot that moves are here and some there; a moment later they are together.
+    fn may_try_again(&mut self) -> bool {
+        self.tries += 1;
+        self.tries <= MAX_TRIES && Instant::now() + TRY_AGAIN < self.deadline
     }
 
     fn follow(&mut self, redirect: &Redirect, from: &Node) -> Result<Arc<Node>, CallError> {
@@ -127,3 +148,6 @@ fn hear_time(node: &Node, answer: &Answer) {
 
 /// A key moves once, or twice in a very busy reshard; whoever is sent on more often walks in a circle.
 const MAX_HOPS: u32 = 3;
+/// A slot of a few thousand keys has moved after so many pauses of this length.
+const MAX_TRIES: u32 = 50;
+const TRY_AGAIN: Duration = Duration::from_millis(4);

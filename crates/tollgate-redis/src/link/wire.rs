@@ -3,7 +3,10 @@
 //! Questions are written as they come and answered in order. A question is never written twice: when the connection is
 //! lost, whoever waits on it is told so, and that is all.
 
-use std::time::Instant;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Instant,
+};
 
 use redis::{
     AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisResult, Value, aio::MultiplexedConnection,
@@ -25,6 +28,8 @@ pub(super) struct Wire {
     /// Its other end goes when the connection does.
     closed: watch::Receiver<()>,
     driver: AbortHandle,
+    /// Whether its end has been held against the server.
+    is_mourned: AtomicBool,
 }
 
 impl Wire {
@@ -47,7 +52,14 @@ impl Wire {
             let _open = open;
             driver.await;
         });
-        Ok(Self { place, since: Instant::now(), connection, closed, driver: driver.abort_handle() })
+        Ok(Self {
+            place,
+            since: Instant::now(),
+            connection,
+            closed,
+            driver: driver.abort_handle(),
+            is_mourned: AtomicBool::new(false),
+        })
     }
 
     /// Asks one question. With `asking`, as one whom another node has sent here with `ASK`: both commands leave in one
@@ -69,6 +81,12 @@ impl Wire {
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.has_changed().is_err()
+    }
+
+    /// Whether the connection is lost and this is the first to hear of it: one end is one failure, however many calls
+    /// it took along.
+    pub(super) fn is_news_of_its_end(&self) -> bool {
+        self.is_closed() && !self.is_mourned.swap(true, Relaxed)
     }
 
     /// Waits until the connection is lost.

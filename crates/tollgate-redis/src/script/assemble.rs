@@ -148,6 +148,7 @@ impl Writer<'_> {
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
             ("lone log", _) => is_lone_log(self.shape),
             ("plain", _) => is_plain(self.shape),
+            ("several", _) => self.shape.len() > 1,
             ("unread", _) => !self.reads_ahead,
             ("alone", _) => rules() == 1,
             ("empty", _) => rules() == 0,
@@ -181,6 +182,9 @@ impl Writer<'_> {
         for party in 0..self.shape.len() {
             let place = Place { party: Some(party), rule: None };
             early.push(self.numbered("@tag", place));
+            if self.shape.len() > 1 {
+                early.push(self.numbered("@cost", place));
+            }
             for rule in self.rules_of(place) {
                 let place = Place { rule: Some(rule), ..place };
                 let names = Source::of(rule.1.kind).numbers.iter();

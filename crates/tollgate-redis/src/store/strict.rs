@@ -16,7 +16,7 @@ impl RedisStore {
     pub async fn decide_by_server(&self, asks: &[Ask<'_, RedisPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         check(asks, verb)?;
         let versions: Vec<Arc<Version>> = asks.iter().map(|ask| ask.policy.current()).collect();
-        let asks = asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key });
+        let asks = asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key, times: ask.times });
         let deadline = Instant::now() + self.inner.config.link.deadline;
         let decision = self.ask(&asks.collect::<Vec<_>>(), verb, deadline).await?;
         self.inner.counters.decided_by_store.add_one();

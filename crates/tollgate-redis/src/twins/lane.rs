@@ -48,6 +48,8 @@ pub(super) struct Question {
     pub(super) numbers: Vec<u8>,
     pub(super) now: u64,
     asked: Vec<usize>,
+    /// How many times the cost each of them is charged.
+    times: Vec<u64>,
     verb: Verb,
 }
 
@@ -82,7 +84,9 @@ impl Lane {
             (vec![first], self.any_verb(first))
         };
         let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
-        let subjects: Vec<Tagged<'_>> = asked.iter().map(|&key| self.keys[key].tagged()).collect();
+        let times: Vec<u64> = asked.iter().map(|_| self.any_times()).collect();
+        let subjects: Vec<Tagged<'_>> =
+            asked.iter().zip(&times).map(|(&key, &times)| self.keys[key].tagged().times(times)).collect();
         let (script, numbers) = match &verb {
             Verb::Take(take) => {
                 let script = self.takes.entry(asked.clone()).or_insert_with(|| Arc::new(script::take(&shape)));
@@ -94,23 +98,25 @@ impl Lane {
             }
         };
         let keys = asked.iter().map(|&key| self.keys[key].name.clone()).collect();
-        Question { script, keys, numbers, now: self.now.0, asked, verb }
+        Question { script, keys, numbers, now: self.now.0, asked, times, verb }
     }
 
     pub(super) fn compare(&mut self, question: Question, reply: Value, stored: Vec<(Value, Value)>) {
-        let Question { asked, verb, script, .. } = question;
+        let Question { asked, times, verb, script, .. } = question;
         let mut subjects: Vec<Subject> = asked.iter().map(|&key| self.keys[key].subject()).collect();
         let before = subjects.clone();
         let step = match &verb {
             Verb::Take(take) => {
                 let policies = asked.iter().map(|&key| &self.keys[key].policy);
+                let parties = policies.zip(&mut subjects).zip(&times);
                 let mut parties: Vec<_> =
-                    policies.zip(&mut subjects).map(|(policy, subject)| policy.party(subject)).collect();
+                    parties.map(|((policy, subject), &times)| policy.party(subject).times(times)).collect();
                 take_together(&mut parties, take, self.now)
             }
             other => self.keys[asked[0]].policy.decide(&mut subjects[0], other, self.now),
         };
-        let tagged: Vec<Tagged<'_>> = asked.iter().map(|&key| self.keys[key].tagged()).collect();
+        let tagged: Vec<Tagged<'_>> =
+            asked.iter().zip(&times).map(|(&key, &times)| self.keys[key].tagged().times(times)).collect();
         let shown = format!("{reply:?}");
         let told = match &verb {
             Verb::Take(take) => reply::to_take(&tagged, take, &reply),
@@ -128,10 +134,11 @@ impl Lane {
         };
         assert_eq!(decision, step.decision, "{}\n{}", scene(), script.text());
         let mut expected = Vec::new();
-        for (&key, subject) in asked.iter().zip(&subjects) {
+        for ((&key, subject), &times) in asked.iter().zip(&subjects).zip(&times) {
             let key = &self.keys[key];
             // A key that had nothing to move along is not written when another of a refused request had.
-            let charged = !matches!(verb, Verb::Take(Take { cost: 0, .. })) && step.decision.is_allowed();
+            let looked = times == 0 || matches!(verb, Verb::Take(Take { cost: 0, .. }));
+            let charged = !looked && step.decision.is_allowed();
             let changed = step.changed && (asked.len() == 1 || charged || *subject != key.subject());
             expected.push(if changed {
                 state::encode(&key.policy, key.tag, subject, self.now)
@@ -146,7 +153,7 @@ impl Lane {
         for (&key, stored) in asked.iter().zip(expected) {
             self.keys[key].stored = stored;
         }
-        self.remember(asked[0], &verb, &decision);
+        self.remember(asked[0], times[0], &verb, &decision);
     }
 
     fn move_clock(&mut self) {
@@ -166,6 +173,11 @@ impl Lane {
 
     fn any_key(&mut self) -> usize {
         usize::try_from(self.random.below(self.keys.len() as u64)).unwrap()
+    }
+
+    /// Mostly once; or a part that differs from key to key.
+    fn any_times(&mut self) -> u64 {
+        if self.random.one_in(3) { self.random.below(4) } else { 1 }
     }
 
     fn any_cost(&mut self, key: usize) -> u64 {
@@ -211,7 +223,7 @@ impl Lane {
         }
     }
 
-    fn remember(&mut self, key: usize, verb: &Verb, told: &tollgate_core::Decision) {
+    fn remember(&mut self, key: usize, times: u64, verb: &Verb, told: &tollgate_core::Decision) {
         let wait = told.retry_after().unwrap_or_default().max(told.wait()).0;
         if wait > 0 && wait < 100 * Micros::DAY.0 {
             self.spans.truncate(8);
@@ -219,7 +231,7 @@ impl Lane {
             self.spans.insert(place, wait);
         }
         if let (Verb::Take(take), true) = (verb, told.is_allowed()) {
-            self.taken.push((key, take.cost, self.now + told.wait()));
+            self.taken.push((key, take.times(times).cost, self.now + told.wait()));
             if self.taken.len() > 8 {
                 self.taken.remove(0);
             }
@@ -229,7 +241,7 @@ impl Lane {
 
 impl Key {
     fn tagged(&self) -> Tagged<'_> {
-        Tagged { policy: &self.policy, tag: self.tag }
+        Tagged { policy: &self.policy, tag: self.tag, times: 1 }
     }
 
     /// A log that is alone has room behind its entries, how much depends on when it was last written as a whole. Taken

@@ -4,12 +4,15 @@
 //! more than the burst exactly if no window, however long, has admitted more than burst + rate × window. Each time the
 //! store lost its memory, the meter is let down by one burst: that is the price of a loss, and all of it.
 //!
+//! The other way round, nobody is refused by the store while it has room: a second meter holds everything that the store
+//! may have counted, calls whose answer never came included, and a denial must be explained by it.
+//!
 //! Beside that: every request is in the books once, nothing was charged that nobody was granted, except for calls whose
 //! fate is unknown, and no key lives for ever.
 
 use std::{
     fmt,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tollgate_core::{Micros, Source};
@@ -54,10 +57,39 @@ pub(crate) struct Loss {
     pub(crate) keys: Vec<usize>,
 }
 
+/// What a denial is held against.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    Counted(u64),
+    MayBeCounted(u64),
+    Refused(u64),
+}
+
+/// Both clocks at one moment: the one that calls are timed by, and the one that stores go by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    instant: Instant,
+    store: Micros,
+}
+
+impl Clocks {
+    pub(crate) fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Self { instant: Instant::now(), store: Micros::from_duration(since_epoch) }
+    }
+
+    fn at(&self, moment: Instant) -> Micros {
+        let after = moment.saturating_duration_since(self.instant);
+        let before = self.instant.saturating_duration_since(moment);
+        self.store + Micros::from_duration(after) - Micros::from_duration(before)
+    }
+}
+
 /// Everything that was written down in a run.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) name: &'static str,
+    pub(crate) clock: Clocks,
     /// Counted before each request was made.
     pub(crate) requests: u64,
     pub(crate) calls: Vec<Call>,
@@ -113,6 +145,7 @@ impl Books {
         for key in 0..self.used.len() {
             let by_store = self.fullest(key, Source::Store, &self.losses);
             assert!(by_store <= BURST, "{}: key {key}: {by_store} above the leak, {BURST} allowed", self.name);
+            self.check_denials(key);
             let here = self.fullest(key, Source::Local, &[]);
             assert!(here <= BURST, "{}: key {key}: {here} above the leak locally, {BURST} allowed", self.name);
             tally.fullest = tally.fullest.max(by_store);
@@ -151,6 +184,11 @@ impl Books {
         tally
     }
 
+    /// The most that ever stood in the key's meter by the store's grants, losses or not.
+    pub(crate) fn fullest_by_store(&self, key: usize) -> u64 {
+        self.fullest(key, Source::Store, &[])
+    }
+
     /// The most that ever stood in the key's meter, in permits, rounded up.
     fn fullest(&self, key: usize, source: Source, losses: &[Loss]) -> u64 {
         let of_key = self.calls.iter().filter(|call| call.key == key);
@@ -166,6 +204,40 @@ impl Books {
             last = at;
         }
         fullest.div_ceil(SCALE)
+    }
+
+    /// Every denial by the store is one that its limit explains, whatever became of the calls it did not answer: those
+    /// may have been counted when they were made, or when they were given up.
+    #[track_caller]
+    fn check_denials(&self, key: usize) {
+        let mut events: Vec<(Micros, Event)> = Vec::new();
+        for call in self.calls.iter().filter(|call| call.key == key) {
+            match call.outcome {
+                Outcome::Allowed(Told { source: Source::Store, at }) => events.push((at, Event::Counted(call.cost))),
+                Outcome::Denied(Told { source: Source::Store, at }) => events.push((at, Event::Refused(call.cost))),
+                _ => events.extend(
+                    [call.invoked, call.completed].map(|at| (self.clock.at(at), Event::MayBeCounted(call.cost))),
+                ),
+            }
+        }
+        // At one moment what was counted comes before what was refused.
+        events.sort_unstable();
+        let (mut level, mut last) = (0, Micros::ZERO);
+        for (at, event) in events {
+            level = u64::saturating_sub(level, (at - last).0.saturating_mul(RATE));
+            last = at;
+            match event {
+                Event::Counted(cost) | Event::MayBeCounted(cost) => level = (level + cost * SCALE).min(BURST * SCALE),
+                Event::Refused(cost) => {
+                    let room = BURST * SCALE - level;
+                    assert!(
+                        room < cost * SCALE,
+                        "{}: key {key}: {cost} refused at {at:?} with room for {room} millionths",
+                        self.name
+                    );
+                }
+            }
+        }
     }
 
     /// Nobody was charged twice: what the store has counted was granted, or belongs to a call that got no answer.
@@ -223,7 +295,7 @@ mod tests {
         let mut counts = Counts::default();
         counts.decided_by_store = calls.len() as u64;
         let (requests, losses) = (calls.len() as u64, losses.iter().map(loss).collect());
-        Books { name: "checker", requests, calls, losses, counts, used }
+        Books { name: "checker", clock: Clocks::now(), requests, calls, losses, counts, used }
     }
 
     /// 100 per second are 10 in 100 ms: after a burst, one more in the same instant is one too many.
@@ -241,6 +313,20 @@ mod tests {
         assert_eq!(books(&[(0, 100), (1, 100)], &[1]).check(&[]).fullest_unforgiven, 200);
         assert!(std::panic::catch_unwind(|| books(&[(0, 100), (1, 101)], &[1]).check(&[])).is_err());
         assert!(std::panic::catch_unwind(|| books(&[(0, 100), (1, 100), (2, 100)], &[1]).check(&[])).is_err());
+    }
+
+    /// After 100 at once there is room for 10 every 100 ms, and whoever is refused 10 then was refused wrongly.
+    #[test]
+    fn a_checker_finds_a_denial_that_nothing_explains() {
+        let refuse = |ms: u64, cost| {
+            let mut books = books(&[(0, 100), (100, 1)], &[]);
+            let told = Told { source: Source::Store, at: Micros::from_millis(ms) };
+            books.calls.push(Call { cost, outcome: Outcome::Denied(told), ..books.calls[0] });
+            (books.requests, books.counts.decided_by_store) = (3, 3);
+            std::panic::catch_unwind(|| books.check(&[])).is_ok()
+        };
+        assert!(refuse(0, 1) && refuse(99, 10) && refuse(100, 10) && refuse(109, 10));
+        assert!(!refuse(100, 9) && !refuse(110, 10) && !refuse(2_000, 100));
     }
 
     #[test]

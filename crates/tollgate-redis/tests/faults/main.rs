@@ -14,6 +14,7 @@ mod failover;
 mod memory;
 mod migration;
 mod scripts;
+mod split;
 mod stall;
 mod swallow;
 mod traffic;

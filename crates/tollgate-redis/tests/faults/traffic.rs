@@ -14,7 +14,7 @@ use tollgate_redis::{RedisConfig, RedisPolicy, RedisStore};
 
 use crate::{
     PATIENCE,
-    checker::{BURST, Books, Call, DEAREST, Loss, Outcome, RATE, Told},
+    checker::{BURST, Books, Call, Clocks, DEAREST, Loss, Outcome, RATE, Told},
 };
 
 /// Traffic on its way.
@@ -66,7 +66,7 @@ impl Asker {
     pub(crate) async fn take(&self, key: usize, cost: u64) -> Call {
         let name = key_name(key);
         let invoked = Instant::now();
-        let ask = Ask { policy: &self.policy, key: &name };
+        let ask = Ask::new(&self.policy, &name);
         let answer = self.store.decide(&[ask], Verb::Take(Take::now(cost))).await;
         let completed = Instant::now();
         let outcome = match answer {
@@ -82,7 +82,7 @@ impl Asker {
     /// What the store itself says has been used of this key.
     pub(crate) async fn used(&self, key: usize) -> Option<u64> {
         let name = key_name(key);
-        let decision = self.store.decide(&[Ask { policy: &self.policy, key: &name }], Verb::Peek).await.ok()?;
+        let decision = self.store.decide(&[Ask::new(&self.policy, &name)], Verb::Peek).await.ok()?;
         (decision.source == Source::Store).then(|| LEDGER - decision.rules[1].remaining)
     }
 
@@ -171,7 +171,7 @@ impl Traffic {
             used.push(self.asker.until_used(key).await);
         }
         let (requests, calls) = (self.shared.requests.load(Relaxed), self.shared.calls.lock().unwrap().clone());
-        Books { name: self.name, requests, calls, losses: self.losses, counts, used }
+        Books { name: self.name, clock: Clocks::now(), requests, calls, losses: self.losses, counts, used }
     }
 
     fn done(&self) -> u64 {

@@ -89,7 +89,14 @@ impl<'q> Plan<'q> {
     }
 
     pub(super) fn asks(&self) -> SmallVec<[Ask<'_, StoredPolicy>; 2]> {
-        self.places.iter().map(|place| Ask { policy: &place.limited.stored, key: &place.key }).collect()
+        let several = self.places.len() > 1;
+        let times = |place| if several { self.cost_of(place) } else { 1 };
+        self.places.iter().map(|place| Ask::new(&place.limited.stored, &place.key).times(times(place))).collect()
+    }
+
+    /// What a take charges it. Where one is refused whatever comes, the others are only looked at.
+    pub(super) fn cost_of(&self, place: &Place<'_>) -> u64 {
+        if self.refused { 0 } else { place.cost }
     }
 
     /// One fate for all of them.

@@ -15,8 +15,8 @@ use crate::{
     line::{push, push_decision, push_field, push_millis, push_text, push_word},
 };
 
-/// The decision as `tollgate simulate` writes it, and a little more: who decided, and the lease that was taken.
-pub(super) fn decided(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Micros, style: HeaderStyle) -> Reply {
+/// The decision as `tollgate simulate` writes it, and a little more: who decided, and the lease that was taken. One line.
+pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Micros) -> Vec<u8> {
     let mut line = Vec::with_capacity(512);
     let told = answer.subjects.first();
     push(&mut line, b"{\"at_ms\":");
@@ -57,6 +57,11 @@ pub(super) fn decided(answer: &Answer, subject: &Subject<'_>, asked: Asked, now:
         push_word(&mut line, b",\"source\":\"", told.map_or("nobody", |subject| subject.fate.name()));
     }
     push(&mut line, b"}\n");
+    line
+}
+
+/// The decision as a response.
+pub(super) fn decided(line: Vec<u8>, answer: &Answer, style: HeaderStyle) -> Reply {
     let mut reply = Response::new(Full::new(Bytes::from(line)));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     put_fields(answer, style, reply.headers_mut());

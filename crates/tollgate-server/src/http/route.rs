@@ -69,7 +69,8 @@ impl Http {
                 told.key = render::shown_key(subject.who).into();
             }
         }
-        Ok(render::decided(&answer, &subjects[0], verb, engine.store().now(), self.0.headers))
+        let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
+        Ok(render::decided(line, &answer, self.0.headers))
     }
 
     /// Whoever bears a token that is known; anybody, where none is asked for.

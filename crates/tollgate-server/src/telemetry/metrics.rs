@@ -20,7 +20,8 @@ use prometheus_client::{
 };
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
-use super::TopDenied;
+use super::{TopDenied, store::StoreCollector};
+use crate::wiring::Storage;
 
 /// Everything the server counts.
 pub struct Telemetry {
@@ -218,9 +219,9 @@ impl Telemetry {
         Ok(text)
     }
 
-    /// The registry, to add to before the server starts.
-    pub fn registry_mut(&mut self) -> &mut Registry {
-        &mut self.registry
+    /// Tells of this store, too, from now on.
+    pub fn watch_store(&mut self, store: Storage) {
+        self.registry.register_collector(Box::new(StoreCollector(store)));
     }
 }
 
@@ -256,6 +257,24 @@ impl PolicyMeters {
                 cell.get_or_init(|| meters.shadow_counter(index)).inc();
             }
         }
+    }
+}
+
+impl PolicyMeters {
+    /// Decisions so far: allowed, denied, never.
+    pub fn totals(&self) -> [u64; VERDICTS] {
+        let mut totals = [0; VERDICTS];
+        for (index, cell) in self.0.cells.iter().enumerate() {
+            if let Some(counter) = cell.get() {
+                totals[index / SOURCES % VERDICTS] += counter.get();
+            }
+        }
+        totals
+    }
+
+    /// Requests that rules which only watch would have refused.
+    pub fn shadow_denials(&self) -> u64 {
+        self.0.shadows.iter().filter_map(|cell| cell.get()).map(Counter::get).sum()
     }
 }
 

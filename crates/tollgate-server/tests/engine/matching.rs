@@ -67,6 +67,21 @@ fn several_subjects_pass_together_or_not_at_all() {
 }
 
 #[test]
+fn each_subject_is_charged_its_own_cost_and_one_named_twice_the_sum() {
+    let bench = Bench::new(RULES);
+    let (user, tenant) = ([("user", "a")], [("tenant", "t"), ("path", "/")]);
+    let all = [
+        Subject::descriptor(&user).costing(30),
+        Subject::descriptor(&tenant).costing(2),
+        Subject::descriptor(&user).costing(5),
+    ];
+    let answer = bench.ask("api", &all).unwrap();
+    let left = |index: usize| answer.rules_of(&answer.subjects[index]).next().unwrap().1.remaining;
+    assert_eq!((left(0), left(1), left(2)), (65, 5, 65));
+    assert_eq!(answer.decision.as_ref().unwrap().rules.len(), 2);
+}
+
+#[test]
 fn a_bare_key_means_the_policy_for_everything_counted_by_that_key() {
     let bench = Bench::new(RULES);
     assert_eq!(remaining(&bench.key("api", "user:42")), 999);

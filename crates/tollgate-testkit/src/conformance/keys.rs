@@ -27,6 +27,26 @@ pub async fn several_keys_all_or_none<S: Store, T: Fn(Micros)>(bench: &Bench<'_,
     assert_eq!((alice.remaining().await, bob.remaining().await), (3, 0), "nobody was charged");
 }
 
+/// Each of several keys may bear a part of its own; one that bears none is only looked at.
+pub async fn several_keys_bear_different_parts<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    let alice = bench.key([log(10)]);
+    let bob = bench.key_under(alice.policy.clone(), "bob");
+    let carol = bench.key_under(alice.policy.clone(), "carol");
+    let left = async || (alice.remaining().await, bob.remaining().await, carol.remaining().await);
+
+    let parts = [alice.ask(), bob.ask().times(3), carol.ask().times(0)];
+    bench.decide(&parts, Verb::Take(Take::now(2))).await.unwrap().expect_allow();
+    assert_eq!(left().await, (8, 4, 10));
+    bench.decide(&parts, Verb::Take(Take::now(2))).await.unwrap().expect_deny();
+    assert_eq!(left().await, (8, 4, 10), "nobody was charged");
+    bench.decide(&parts, Verb::Take(Take::now(4))).await.unwrap().expect_never();
+
+    let alone = [bob.ask().times(4)];
+    bench.decide(&alone, Verb::Take(Take::now(1))).await.unwrap().expect_allow();
+    assert_eq!(left().await, (8, 0, 10));
+    bench.decide(&[bob.ask().times(0)], Verb::Take(Take::now(1))).await.unwrap().expect_allow();
+}
+
 /// The keys may live under different policies.
 pub async fn several_keys_of_several_policies<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
     let per_user = bench.install(bench.policy("user", [log(5)]), Carry::Keep);
@@ -94,7 +114,7 @@ pub async fn too_long_keys_are_refused<S: Store, T: Fn(Micros)>(bench: &Bench<'_
     let (longest, too_long) = ("x".repeat(MAX_KEY_BYTES), "x".repeat(MAX_KEY_BYTES + 1));
     bench.key_under(policy.clone(), &longest).take(1).await.expect_allow();
     for verb in [Verb::Take(Take::now(1)), Verb::Peek, Verb::Reset] {
-        let told = bench.decide(&[Ask { policy: &policy, key: &too_long }], verb).await;
+        let told = bench.decide(&[Ask::new(&policy, &too_long)], verb).await;
         let refused =
             matches!(told, Err(StoreError::KeyTooLong { found, max }) if found == max + 1 && max == MAX_KEY_BYTES);
         assert!(refused, "{verb:?}: {told:?}");

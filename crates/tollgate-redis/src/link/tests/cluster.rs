@@ -54,6 +54,30 @@ async fn every_key_finds_its_node_and_slots_move_under_it() {
     assert_eq!(bench.counters.ambiguous_calls.get(), 0);
 }
 
+/// Keys of one call on both sides of a move: neither node can answer, until they are together again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_a_move_has_parted_are_waited_for() {
+    let cluster = Cluster::with().without_replicas().start();
+    let bench = Bench::patient(&cluster.url());
+    let (keys, slot) = (["{tag}:1", "{tag}:2"], cluster.slot_of("{tag}"));
+    for key in keys {
+        assert_eq!(bench.count_patiently(key).await, Ok(1));
+    }
+    let to = *cluster.primaries().iter().find(|node| node.port() != cluster.node_of_slot(slot).port()).unwrap();
+    let moving = cluster.begin_move(slot, to);
+    assert_eq!(moving.move_keys(1), 1);
+    let parted = bench.count_among(&keys, Duration::from_millis(60)).await;
+    assert!(matches!(parted, Err(CallError::NotRun { why: NotRun::TryAgain, .. })), "{parted:?}");
+    let both = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        moving.move_keys(10);
+        moving.finish();
+    };
+    let (runs, ()) = tokio::join!(bench.count_among(&keys, PATIENCE), both);
+    assert_eq!(runs, Ok(2));
+    assert_eq!(bench.counters.ambiguous_calls.get(), 0);
+}
+
 /// One node stops answering: its keys fail at once after a while, and everybody else's are as exact as ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sick_node_is_left_alone_while_the_others_answer() {

@@ -65,6 +65,34 @@ async fn under_load_the_books_balance_through_resets() {
     assert_eq!(bench.counters.ambiguous_calls.get(), u64::try_from(unknown).unwrap());
 }
 
+/// However many calls were on it: the server is well, and those who come next are not turned away for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_one_failure() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::to(server.address());
+    let bench = Arc::new(Bench::to(&proxy.url()));
+    bench.until_it_works("warm", PATIENCE).await;
+    proxy.swallow_replies();
+    let callers: Vec<_> = (0..64)
+        .map(|_| {
+            let bench = bench.clone();
+            tokio::spawn(async move { bench.count_patiently("k").await })
+        })
+        .collect();
+    let start = Instant::now();
+    while proxy.replies_swallowed() < 64 {
+        assert!(start.elapsed() < PATIENCE, "64 calls do not get there");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    proxy.pass();
+    proxy.reset();
+    for caller in callers {
+        assert!(matches!(caller.await.unwrap(), Err(CallError::Unknown { .. })));
+    }
+    bench.until_it_works("k", SECOND + SLACK).await;
+    assert_eq!(bench.counters.breaker_opened.get(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_that_breaks_off_is_no_answer() {
     let server = RedisServer::start();

@@ -1,0 +1,161 @@
+//! `tollgate check`: one question to a running server, or straight to a store.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tollgate_core::Micros;
+use tollgate_rules::read_paths;
+use tollgate_server::{
+    engine::{Asked, Engine, Question, Subject, Who},
+    http::answer_line,
+    security::Secret,
+    telemetry::Telemetry,
+    wiring::{Storage, StorageSettings},
+};
+
+use crate::{
+    report::{Failure, Outcome},
+    web::Place,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Which rules are meant.
+    domain: String,
+    /// A key, or descriptor entries as NAME=VALUE.
+    #[arg(required = true, value_name = "KEY|NAME=VALUE")]
+    who: Vec<String>,
+    /// Permits; what the policy says unless given. 0 looks only.
+    #[arg(long)]
+    cost: Option<u64>,
+    /// How long you would wait for them, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    wait: u64,
+    /// Where a server answers.
+    #[arg(
+        long,
+        env = "TOLLGATE_SERVER",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8080",
+        conflicts_with = "store"
+    )]
+    server: Place,
+    /// A token that it knows: the first line of a file, or the variable TOLLGATE_TOKEN.
+    #[arg(long, env = "TOLLGATE_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Ask this store instead, by the rules of --rules; no server takes part.
+    #[arg(long, value_name = "redis://…", requires = "rules")]
+    store: Option<String>,
+    /// Rule files for --store.
+    #[arg(long, value_name = "FILE|DIR", requires = "store")]
+    rules: Vec<PathBuf>,
+    /// What the names of keys begin with, for --store.
+    #[arg(long, value_name = "PREFIX", default_value = "tollgate", requires = "store")]
+    prefix: String,
+}
+
+/// Who is meant.
+enum Meant<'a> {
+    Key(&'a str),
+    Entries(Vec<(&'a str, &'a str)>),
+}
+
+pub(crate) fn run(args: &CheckArgs) -> Outcome {
+    let meant = args.meant()?;
+    let line = match &args.store {
+        Some(url) => args.ask_store(url, &meant)?,
+        None => args.ask_server(&meant)?,
+    };
+    io::stdout().lock().write_all(&line)?;
+    let told: Value = serde_json::from_slice(&line).unwrap_or_default();
+    Ok(if told["verdict"] == "allow" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl CheckArgs {
+    fn meant(&self) -> Result<Meant<'_>, Failure> {
+        match self.who.as_slice() {
+            [key] if !key.contains('=') => Ok(Meant::Key(key)),
+            words => {
+                let entries = words.iter().map(|word| word.split_once('='));
+                let entries = entries
+                    .collect::<Option<_>>()
+                    .ok_or(Failure::Options("give one key, or descriptor entries as NAME=VALUE; not both"))?;
+                Ok(Meant::Entries(entries))
+            }
+        }
+    }
+
+    fn ask_server(&self, meant: &Meant<'_>) -> Result<Vec<u8>, Failure> {
+        let mut body = json!({ "domain": self.domain, "max_wait_ms": self.wait });
+        match meant {
+            Meant::Key(key) => body["key"] = json!(key),
+            Meant::Entries(entries) => {
+                let entries = entries.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+                body["descriptor"] = Value::Object(entries.collect::<Map<_, _>>());
+            }
+        }
+        if let Some(cost) = self.cost {
+            body["cost"] = json!(cost);
+        }
+        let token = token(self.token_file.as_deref(), "TOLLGATE_TOKEN")?;
+        ask(&self.server, "/v1/check", Some(body.to_string().as_bytes()), token.as_ref())
+    }
+
+    fn ask_store(&self, url: &str, meant: &Meant<'_>) -> Result<Vec<u8>, Failure> {
+        let files = read_paths(&self.rules).map_err(Failure::Rules)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let settings =
+                StorageSettings { prefix: self.prefix.clone(), deadline: PATIENCE, ..StorageSettings::default() };
+            let store = Storage::open(url, &settings).await.map_err(Failure::Store)?;
+            let engine = Engine::new(store, Arc::new(Telemetry::default()));
+            engine.load(Ok(files)).map_err(|error| Failure::Option(error.to_string()))?;
+            let who = match meant {
+                Meant::Key(key) => Who::Key(key),
+                Meant::Entries(entries) => Who::Descriptor(entries),
+            };
+            let subjects = [Subject { who, cost: self.cost, limit: None }];
+            let verb = Asked::Take { max_wait: Micros::from_millis(self.wait) };
+            let question = Question { domain: &self.domain, subjects: &subjects, verb };
+            let answer = engine.ask(&question).await.map_err(|error| Failure::Option(error.to_string()))?;
+            Ok(answer_line(
+                &answer,
+                &subjects[0],
+                verb,
+                answer.decision.as_ref().map_or(Micros::ZERO, |it| it.decided_at),
+            ))
+        })
+    }
+}
+
+/// Asks a server, and tells its own words where it refuses to answer.
+pub(crate) fn ask(place: &Place, path: &str, body: Option<&[u8]>, token: Option<&Secret>) -> Result<Vec<u8>, Failure> {
+    let server = || place.to_string();
+    let answer = place.ask(path, body, token).map_err(|cause| Failure::NoServer { server: server(), cause })?;
+    if answer.status == 200 {
+        return Ok(answer.body);
+    }
+    let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let detail = told["detail"].as_str().unwrap_or("it does not say why").to_owned();
+    Err(Failure::ServerSaid { server: server(), status: answer.status, detail })
+}
+
+/// A token from a file or a variable.
+pub(crate) fn token(file: Option<&std::path::Path>, variable: &str) -> Result<Option<Secret>, Failure> {
+    match file {
+        Some(file) => {
+            let unreadable = |cause| Failure::Unreadable { file: file.display().to_string(), cause };
+            Secret::from_file(file).map(Some).map_err(unreadable)
+        }
+        None => Ok(std::env::var(variable).ok().filter(|token| !token.is_empty()).map(Secret::new)),
+    }
+}
+
+/// Nobody else is waiting, so a store may take its time.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);

@@ -1,0 +1,46 @@
+//! The first lines of a server: where it listens, and what to try next.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+};
+
+use tollgate_server::{config::ServerConfig, server::Server, wiring::Storage};
+
+use crate::report::counted;
+
+pub(super) fn print(config: &ServerConfig, server: &Server) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let book = server.engine.rulebook();
+    let store = Storage::shown(config.store.expose());
+    let rules = match config.rules.as_slice() {
+        [] => "the sample rules".to_owned(),
+        paths => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    };
+    let policies = counted(book.policies().len(), if book.policies().len() == 1 { "policy" } else { "policie" });
+    let domains = book.domains().join(", ");
+    writeln!(out, "tollgate {} · limits in {store} · {rules}: {policies} ({domains})", env!("CARGO_PKG_VERSION"))?;
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let addresses = server.addresses;
+    let mut tell = |wire: &str, address: Option<SocketAddr>, line: &dyn Fn(SocketAddr) -> String| match address {
+        Some(address) => writeln!(out, "  {wire:<6} {}", line(address)),
+        None => Ok(()),
+    };
+    let domain = book.domains().first().copied().unwrap_or("api").to_owned();
+    tell("http", addresses.http, &|address| {
+        format!("curl -d '{{\"domain\":\"{domain}\",\"key\":\"user:42\"}}' {scheme}://{address}/v1/check")
+    })?;
+    tell("grpc", addresses.grpc, &|address| {
+        format!("{address} · Envoy's rate limit service (v3), health, reflection")
+    })?;
+    tell("resp", addresses.resp, &|address| {
+        let host = if address.ip().is_loopback() { String::new() } else { format!("-h {} ", address.ip()) };
+        format!("redis-cli {host}-p {} CL.THROTTLE user:42 15 30 60", address.port())
+    })?;
+    let admin = if config.admin_tls { "https" } else { "http" };
+    tell("admin", addresses.admin, &|address| format!("{admin}://{address}/ · dashboard; /metrics /healthz /readyz"))?;
+    if config.rules.is_empty() {
+        writeln!(out, "  rules  your own: tollgate serve --rules FILE|DIR; an edit is in force within a second")?;
+    }
+    out.flush()
+}

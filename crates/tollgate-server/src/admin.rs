@@ -1,0 +1,207 @@
+//! The admin port: metrics, health, switches, and a page to look at. Never on the data ports.
+//!
+//! ```text
+//! GET  /metrics  /healthz  /readyz  /            the last is a dashboard
+//! GET  /api/state                                everything the dashboard and `tollgate top` show
+//! GET  /api/switches    POST /api/switches       {"turn":"off"|"on"|"watch"|"enforce","domain","policy","rule"}
+//! GET  /api/overrides   POST, DELETE             {"domain","policy","key","rules":[…],"expires_in":"1h"}
+//! POST /api/reload
+//! ```
+
+mod overrides;
+mod state;
+mod switch;
+
+use std::{convert::Infallible, sync::Arc};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue},
+    service::service_fn,
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::{
+    engine::Engine,
+    health::Health,
+    http::{Problem, Reply, bearer, collect},
+    listen::{Connection, Listener, serve_http},
+    security::Secret,
+    shutdown::Shutdown,
+    telemetry::Wire,
+    watch::Reload,
+};
+
+/// The admin wire.
+#[derive(Clone, Debug)]
+pub struct Admin(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    health: Health,
+    reload: Reload,
+    token: Option<Secret>,
+    began: std::time::Instant,
+}
+
+impl Admin {
+    /// A wire to look after this engine.
+    pub fn new(engine: Engine, health: Health, reload: Reload, token: Option<Secret>) -> Self {
+        Self(Arc::new(Inner { engine, health, reload, token, began: std::time::Instant::now() }))
+    }
+
+    /// Serves everybody who comes to the listener, until the word to stop.
+    pub async fn serve(self, listener: Listener, shutdown: Shutdown) {
+        let bounds = listener.bounds();
+        let local = listener.address().is_ok_and(|address| address.ip().is_loopback());
+        let serve = move |connection: Connection, shutdown: Shutdown| {
+            let (admin, stopping) = (self.clone(), shutdown.clone());
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (admin, stopping) = (admin.clone(), stopping.clone());
+                async move {
+                    let version = request.version();
+                    let mut reply = match admin.answer(request, local, bounds).await {
+                        Ok(reply) => reply,
+                        Err(problem) => {
+                            let bad = &admin.0.engine.telemetry().bad_requests;
+                            bad.get_or_create(&Wire::Admin.label()).inc();
+                            problem.reply()
+                        }
+                    };
+                    if stopping.has_begun() && version <= http::Version::HTTP_11 {
+                        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    Ok::<_, Infallible>(reply)
+                }
+            });
+            serve_http(connection, service, bounds, shutdown)
+        };
+        listener.run(shutdown, serve).await;
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        local: bool,
+        bounds: crate::config::Bounds,
+    ) -> Result<Reply, Problem> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        // Probes come from machines that have no token, and learn nothing that is worth one.
+        match path {
+            "/healthz" => return Ok(text("alive\n")),
+            "/readyz" => return Ok(self.ready()),
+            _ => {}
+        }
+        if local {
+            refuse_strange_hosts(&head.headers)?;
+        }
+        if path == "/" {
+            return Ok(dashboard());
+        }
+        self.admit(&head.headers)?;
+        match (&head.method, path) {
+            (&Method::GET, "/metrics") => self.metrics(),
+            (&Method::GET, "/api/state") => Ok(json(&self.state())),
+            (&Method::GET, "/api/switches") => Ok(json(&switch::told(&self.0.engine))),
+            (&Method::GET, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
+            (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload") => {
+                refuse_forms(&head.headers)?;
+                let bytes = collect(body, bounds).await?;
+                match (&head.method, path) {
+                    (&Method::POST, "/api/switches") => switch::turn(&self.0.engine, &bytes),
+                    (&Method::POST, "/api/overrides") => overrides::put(&self.0.engine, &bytes),
+                    (&Method::DELETE, "/api/overrides") => overrides::remove(&self.0.engine, &bytes),
+                    (&Method::POST, _) => {
+                        self.0.reload.request();
+                        Ok(text("the files are being read again; /readyz tells how it went\n"))
+                    }
+                    _ => Err(Problem::method("POST")),
+                }
+            }
+            (_, "/metrics" | "/api/state") => Err(Problem::method("GET")),
+            (_, "/api/switches" | "/api/reload") => Err(Problem::method("POST")),
+            (_, "/api/overrides") => Err(Problem::method("POST, DELETE")),
+            _ => Err(Problem::not_found(path)),
+        }
+    }
+
+    fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(token) = &self.0.token else { return Ok(()) };
+        let presented = Sha256::digest(bearer(headers).unwrap_or_default());
+        if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) { Ok(()) } else { Err(Problem::unauthorized()) }
+    }
+
+    fn ready(&self) -> Reply {
+        let readiness = self.0.health.readiness();
+        let mut reply = json(&readiness);
+        if !readiness.ready {
+            *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        reply
+    }
+
+    fn metrics(&self) -> Result<Reply, Problem> {
+        let encoded = self.0.engine.telemetry().encode();
+        let body = encoded.map_err(|_| {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "No metrics", "they could not be written down")
+        })?;
+        let mut reply = Response::new(Full::new(Bytes::from(body)));
+        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        reply.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(reply)
+    }
+}
+
+/// A page of another site must not reach an admin port on this machine by a name that it points here.
+fn refuse_strange_hosts(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
+    let name = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let is_local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    if is_local { Ok(()) } else { Err(Problem::forbidden("this port is for localhost; ask by that name")) }
+}
+
+/// A form of another site can be sent here by anybody's browser; JSON cannot.
+fn refuse_forms(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = "send JSON, and say so: Content-Type: application/json";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Only JSON is taken here", detail))
+}
+
+fn text(text: &'static str) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    reply
+}
+
+fn json(value: &impl Serialize) -> Reply {
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    body.push(b'\n');
+    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+fn dashboard() -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from_static(include_bytes!("admin/dashboard.html"))));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    // Everything the page needs is on it.
+    let own = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+               frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(own));
+    reply
+}

@@ -1,0 +1,162 @@
+//! Sends each call to its service: whoever may ask, within bounds on how many calls there are and how long they take.
+
+use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::{sync::Semaphore, time::timeout};
+use tonic::{Status, body::Body, codegen::Service, server::NamedService};
+use tonic_health::{
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
+use tonic_reflection::server::Builder as Reflection;
+
+use super::{
+    Grpc,
+    service::Limits,
+    wire::{self, RateLimitServiceServer},
+};
+use crate::{config::Bounds, http::bearer, security::Access, telemetry::Wire};
+
+/// The services of this port. Clones share them.
+#[derive(Clone)]
+pub(super) struct Doors {
+    limits: RateLimitServiceServer<Limits>,
+    rare: Arc<Rare>,
+    latency: Histogram,
+    calls: Arc<Semaphore>,
+    bounds: Bounds,
+}
+
+/// What a call seldom needs.
+struct Rare {
+    access: Access,
+    health: Door,
+    /// Reflection, by the names of its services.
+    reflection: Vec<(&'static str, Door)>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type Door = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+
+impl Doors {
+    pub(super) fn new(grpc: Grpc, bounds: Bounds) -> (Self, Reporter) {
+        let most = bounds.body_bytes;
+        let latency = grpc.engine.telemetry().latency(Wire::Grpc);
+        let limits = Limits { engine: grpc.engine, headers: grpc.headers };
+        let reporter = Reporter(HealthReporter::new());
+        let health = HealthServer::new(HealthService::from_health_reporter(reporter.0.clone()));
+        let (_, health) = door(health.max_decoding_message_size(most));
+        // They are made from descriptors that a test has looked through; should one not be understood after all, the
+        // server does without reflection.
+        let v1 = reflection().build_v1().map(|service| door(service.max_decoding_message_size(most)));
+        let v1alpha = reflection().build_v1alpha().map(|service| door(service.max_decoding_message_size(most)));
+        let reflection = v1.into_iter().chain(v1alpha).collect();
+        let doors = Self {
+            limits: RateLimitServiceServer::new(limits).max_decoding_message_size(most),
+            rare: Arc::new(Rare { access: grpc.access, health, reflection }),
+            latency,
+            calls: Arc::new(Semaphore::new(grpc.calls)),
+            bounds,
+        };
+        (doors, reporter)
+    }
+
+    fn answer(&self, mut request: Request<Incoming>) -> Result<Answering, Status> {
+        let path = request.uri().path();
+        let service = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
+        // Health is nobody's secret, and those who look after it seldom carry tokens.
+        if service == HEALTH {
+            return Ok((self.rare.health)(request));
+        }
+        let reflection = self.rare.reflection.iter().find(|(name, _)| *name == service);
+        if service != LIMITS && reflection.is_none() {
+            let path: String = path.escape_debug().take(SHOWN).collect();
+            return Err(Status::unimplemented(format!("there is no \"{path}\" here; reflection tells what there is")));
+        }
+        if !self.rare.access.is_open() {
+            let pass = self.rare.access.pass(bearer(request.headers())).ok_or_else(|| {
+                Status::unauthenticated("send a known token as \"authorization: Bearer …\"; this server asks for one")
+            })?;
+            request.extensions_mut().insert(pass);
+        }
+        Ok(match reflection {
+            Some((_, door)) => door(request),
+            None => Service::call(&mut self.limits.clone(), request),
+        })
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Doors {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let began = Instant::now();
+        let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
+            return refuse(Status::unavailable("too many calls are being answered; come back in a moment"));
+        };
+        let answering = match self.answer(request) {
+            Ok(answering) => answering,
+            Err(status) => return refuse(status),
+        };
+        let (within, latency) = (self.bounds.request, self.latency.clone());
+        Box::pin(async move {
+            let answer = timeout(within, answering).await;
+            drop(permit);
+            latency.observe(began.elapsed().as_secs_f64());
+            answer.unwrap_or_else(|_| {
+                let message = format!("the call was not complete and answered within {within:?}");
+                Ok(Status::deadline_exceeded(message).into_http())
+            })
+        })
+    }
+}
+
+impl fmt::Debug for Doors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Doors").finish_non_exhaustive()
+    }
+}
+
+/// Tells whoever asks for health whether new calls are welcome.
+#[derive(Clone, Debug)]
+pub(super) struct Reporter(HealthReporter);
+
+impl Reporter {
+    pub(super) async fn tell(&self, welcome: bool) {
+        use tonic_health::ServingStatus::{NotServing, Serving};
+        let status = if welcome { Serving } else { NotServing };
+        for name in ["", LIMITS] {
+            self.0.set_service_status(name, status).await;
+        }
+    }
+}
+
+fn reflection() -> Reflection<'static> {
+    Reflection::configure()
+        .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+fn door<S>(service: S) -> (&'static str, Door)
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + NamedService,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+{
+    (S::NAME, Box::new(move |request| Box::pin(service.clone().call(request))))
+}
+
+fn refuse(status: Status) -> Answering {
+    Box::pin(std::future::ready(Ok(status.into_http())))
+}
+
+const LIMITS: &str = <RateLimitServiceServer<Limits> as NamedService>::NAME;
+const HEALTH: &str = <HealthServer<HealthService> as NamedService>::NAME;
+
+/// Characters of a stranger's path that an answer repeats.
+const SHOWN: usize = 100;

@@ -1,0 +1,141 @@
+//! Rule files, tokens and certificates, read anew when they change.
+//!
+//! Files are looked at now and then instead of watched: editors, configuration tools and Kubernetes replace them in ways
+//! that watchers miss. A change must look the same twice before it is read, so that a file half written is left alone.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{sync::mpsc, time::sleep};
+use tollgate_rules::read_paths;
+
+use crate::{
+    engine::Engine,
+    security::{Access, Tls, TlsFiles, Tokens},
+    shutdown::Shutdown,
+};
+
+/// What is looked after.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(crate) engine: Engine,
+    pub(crate) rules: Vec<PathBuf>,
+    pub(crate) access: Access,
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) tls_files: Option<TlsFiles>,
+    pub(crate) tls: Vec<Tls>,
+}
+
+/// Asks for everything to be read now. Clones ask the same.
+#[derive(Clone, Debug)]
+pub struct Reload(mpsc::Sender<()>);
+
+impl Reload {
+    /// Asks; a request that is already waiting will do.
+    pub fn request(&self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+/// How files looked at one moment: each with its time, size and number on disk.
+type Look = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
+
+impl Watched {
+    /// Looks until the word to stop.
+    pub(crate) fn start(self, every: Duration, mut shutdown: Shutdown) -> Reload {
+        let (sender, mut requests) = mpsc::channel(1);
+        // Taken now, before anything can change: what was read at the start is what is compared with.
+        let mut in_force = self.look();
+        tokio::spawn(async move {
+            let mut before = in_force.clone();
+            loop {
+                let asked = tokio::select! {
+                    () = shutdown.begun() => return,
+                    () = sleep(every) => false,
+                    asked = requests.recv() => asked.is_some(),
+                };
+                let this = self.clone();
+                let Ok(now) = tokio::task::spawn_blocking(move || this.look()).await else { continue };
+                let settled = now == before;
+                before = now.clone();
+                if asked || (settled && now != in_force) {
+                    let (this, was, is) = (self.clone(), in_force.clone(), now.clone());
+                    let _ = tokio::task::spawn_blocking(move || this.reload(asked, &was, &is)).await;
+                    in_force = now;
+                }
+            }
+        });
+        Reload(sender)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for path in &self.rules {
+            files.push(path.clone());
+            if let Ok(entries) = fs::read_dir(path) {
+                files.extend(entries.flatten().map(|entry| entry.path()));
+            }
+        }
+        files.extend(self.tokens.clone());
+        if let Some(TlsFiles { cert, key, client_ca }) = &self.tls_files {
+            files.extend([cert.clone(), key.clone()]);
+            files.extend(client_ca.clone());
+        }
+        files.sort();
+        files
+    }
+
+    fn look(&self) -> Look {
+        self.files().into_iter().map(|file| (file.clone(), facts(&file))).collect()
+    }
+
+    fn reload(&self, asked: bool, was: &Look, is: &Look) {
+        let changed = |about: &[PathBuf]| {
+            let of = |look: &Look| -> Look {
+                look.iter().filter(|(file, _)| about.iter().any(|path| file.starts_with(path))).cloned().collect()
+            };
+            asked || of(was) != of(is)
+        };
+        if !self.rules.is_empty() && changed(&self.rules) {
+            match self.engine.load(read_paths(&self.rules)) {
+                Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
+                Err(error) => tracing::error!("the rules before stay in force, because of mistakes: {error}"),
+            }
+        }
+        if let Some(file) = &self.tokens
+            && changed(std::slice::from_ref(file))
+        {
+            match Tokens::read(file) {
+                Ok(tokens) => {
+                    self.access.renew(tokens);
+                    tracing::info!("the tokens were read again");
+                }
+                Err(error) => tracing::error!("the tokens before stay in force: {error}"),
+            }
+        }
+        if let Some(TlsFiles { cert, key, client_ca }) = &self.tls_files {
+            let files: Vec<PathBuf> = [cert, key].into_iter().chain(client_ca).cloned().collect();
+            if changed(&files) {
+                for tls in &self.tls {
+                    match tls.renew() {
+                        Ok(()) => tracing::info!("the certificates were read again"),
+                        Err(error) => tracing::error!("the certificates before stay in force: {error}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Through links, because what they point to is what is read.
+fn facts(file: &Path) -> Option<(SystemTime, u64, u64)> {
+    let facts = fs::metadata(file).ok()?;
+    #[cfg(unix)]
+    let number = std::os::unix::fs::MetadataExt::ino(&facts);
+    #[cfg(not(unix))]
+    let number = 0;
+    Some((facts.modified().ok()?, facts.len(), number))
+}

@@ -1,0 +1,81 @@
+//! Limits as Envoy's clients meet them.
+
+use std::time::Duration;
+
+use tollgate_testkit::servers::wait_until;
+
+use crate::edge::{Edge, OK, OVER};
+
+#[test]
+fn the_eleventh_of_ten_is_refused_and_the_fields_are_passed_on() {
+    let edge = Edge::start();
+    for left in (0..10).rev() {
+        let reply = edge.get("/", &[("x-user", "ann")]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let told = reply.header("ratelimit").expect("RateLimit comes through");
+        assert!(told.starts_with(&format!(r#""year";r={left};t="#)), "{told}");
+        assert_eq!(reply.header("ratelimit-policy"), Some(r#""year";q=10;w=31536000"#));
+        assert_eq!(reply.header("x-ratelimit-remaining"), Some(left.to_string().as_str()), "Envoy reads our numbers");
+        assert_eq!(reply.header("retry-after"), None);
+    }
+    let refused = edge.get("/", &[("x-user", "ann")]);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("x-envoy-ratelimited"), Some("true"));
+    let wait: u64 = refused.header("retry-after").expect("when to come back").parse().unwrap();
+    assert_eq!(refused.header("ratelimit"), Some(format!(r#""year";r=0;t={wait}"#).as_str()));
+    let reset: u64 = refused.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    assert!(reset.abs_diff(wait) <= 1, "Envoy's reset {reset} is our wait {wait}, but for rounding");
+
+    assert_eq!(edge.status("/", &[("x-user", "bob")]), 200, "somebody else is not held up");
+    assert_eq!(edge.status("/", &[]), 200, "nothing is known of this one, so nothing limits it");
+    assert_eq!(edge.envoy.counter(OVER), 1);
+    assert!(edge.envoy.counter(OK) >= 11);
+}
+
+#[test]
+fn several_descriptors_are_charged_together_or_not_at_all() {
+    let edge = Edge::start();
+    let ann = &[("x-user", "ann")];
+    for _ in 0..3 {
+        assert_eq!(edge.status("/export", ann), 200);
+    }
+    for _ in 0..4 {
+        let refused = edge.get("/export", ann);
+        assert_eq!(refused.status, 429);
+        assert_eq!(refused.header("x-ratelimit-limit"), Some(r#"3, 3;w=31536000;name="exports", 10;w=31536000"#));
+    }
+    // Three exports went through; the four that were refused have cost nothing elsewhere.
+    for left in (0..7).rev() {
+        let reply = edge.get("/", ann);
+        assert_eq!((reply.status, reply.header("x-ratelimit-remaining")), (200, Some(left.to_string().as_str())));
+    }
+    assert_eq!(edge.status("/", ann), 429);
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_told_in_the_metadata() {
+    let edge = Edge::start();
+    let asked = &[("x-budget", "team")];
+    for _ in 0..2 {
+        let reply = edge.get("/", asked);
+        assert_eq!((reply.status, reply.header("x-over-budget")), (200, None));
+    }
+    let over = edge.get("/", asked);
+    assert_eq!((over.status, over.header("x-over-budget")), (200, Some("[0]")));
+}
+
+#[test]
+fn a_request_costs_what_it_says_and_gets_back_what_was_not_used() {
+    let edge = Edge::start();
+    let costing = |bytes, unused| edge.get("/", &[("x-bytes-of", "ann"), ("x-bytes", bytes), ("x-unused", unused)]);
+    assert_eq!(costing("600", "0").status, 200);
+    assert_eq!(costing("600", "0").status, 429, "600 of the 400 that are left");
+    let used_little = costing("400", "350");
+    assert_eq!((used_little.status, used_little.header("x-ratelimit-remaining")), (200, Some("0")));
+    // Envoy gives back when the response is through, without telling anybody when.
+    wait_until("350 have come back", Duration::from_secs(20), || {
+        costing("0", "0").header("x-ratelimit-remaining") == Some("350")
+    });
+    assert_eq!(costing("351", "0").status, 429);
+    assert_eq!(costing("350", "0").status, 200);
+}

@@ -1,0 +1,250 @@
+//! Input that makes no sense gets a clear status or a closed connection, and nobody else notices.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tollgate_server::{config::Bounds, grpc::wire::RateLimitRequest};
+use tonic::Code;
+
+use crate::{
+    frames::{METHOD, PREFACE, Pieces, frame, framed, until_closed},
+    helpers::{Choices, Client, PATIENCE, Server, ask, ask_one, descriptor, passes, remaining, request},
+};
+
+const RULES: &str = "
+domain: api
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 3 }
+";
+
+/// Somebody who behaves, asked for before and after whatever others do.
+async fn is_served(client: &mut Client) -> bool {
+    let looked = request(
+        "api",
+        vec![tollgate_server::grpc::wire::RateLimitDescriptor {
+            hits_addend: Some(0),
+            ..descriptor(&[("user", "good")])
+        }],
+    );
+    passes(&ask(client, looked).await.unwrap())
+}
+
+async fn refused(client: &mut Client, request: RateLimitRequest) -> (Code, String) {
+    let status = ask(client, request).await.expect_err("makes no sense");
+    (status.code(), status.message().to_owned())
+}
+
+#[tokio::test]
+async fn questions_without_sense_are_told_what_would_do() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let long = "k".repeat(5_000);
+    let hits = |hits| {
+        let mut descriptor = descriptor(&[("user", "ann")]);
+        descriptor.hits_addend = Some(hits);
+        vec![descriptor]
+    };
+    for (what, request, part) in [
+        ("no domain", request("", vec![descriptor(&[("user", "ann")])]), "the domain is empty"),
+        ("no descriptors", request("api", vec![]), "nothing is asked about"),
+        ("an empty descriptor", request("api", vec![descriptor(&[])]), "the descriptor is empty"),
+        ("an empty key", request("api", vec![descriptor(&[("", "x")])]), "an empty key"),
+        ("a long key", request("api", vec![descriptor(&[(&long, "x")])]), "5000 bytes long; 4096 is the most"),
+        ("a long value", request("api", vec![descriptor(&[("user", &long)])]), "5000 bytes long; 4096 is the most"),
+        ("many entries", request("api", vec![descriptor(&[("user", "x"); 17])]), "17 entries; 16 is the most"),
+        ("many descriptors", request("api", vec![descriptor(&[("user", "x")]); 65]), "65 descriptors in one request"),
+        ("a huge cost", request("api", hits(u64::MAX)), "beyond what can be counted"),
+    ] {
+        let (code, message) = refused(&mut client, request).await;
+        assert_eq!(code, Code::InvalidArgument, "{what}: {message}");
+        assert!(message.contains(part), "{what}: {message}");
+    }
+    let response = ask_one(&mut client, &[("user", "ann")]).await;
+    assert_eq!(remaining(&response), [2], "none of them was charged");
+}
+
+#[tokio::test]
+async fn an_empty_value_is_a_value() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    assert_eq!(remaining(&ask_one(&mut client, &[("user", "")]).await), [2]);
+}
+
+#[tokio::test]
+async fn a_message_of_a_megabyte_is_refused_by_its_length() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let huge = "x".repeat(1 << 20);
+    let (code, message) = refused(&mut client, request("api", vec![descriptor(&[("user", &huge)])])).await;
+    assert_eq!(code, Code::OutOfRange, "{message}");
+    assert!(message.contains("65536"), "says how long it may be: {message}");
+    assert!(is_served(&mut client).await);
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_messages_get_a_status() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let mut pieces = Pieces::connect(server.address).await;
+    let message = |bytes: &[u8]| {
+        let mut body = vec![0];
+        body.extend(u32::try_from(bytes.len()).unwrap().to_be_bytes());
+        body.extend(bytes);
+        body
+    };
+    for (what, body) in [
+        ("nothing", vec![]),
+        ("half a length", vec![0, 0, 0]),
+        ("a length without a message", vec![0, 0, 0, 1, 0]),
+        ("a length of four gigabytes", vec![0, 255, 255, 255, 255, 1]),
+        ("compressed, which was not agreed", vec![1, 0, 0, 0, 1, 7]),
+        ("a flag nobody knows", vec![9, 0, 0, 0, 0]),
+        ("no protobuf", message(&[0xff; 40])),
+        ("a field cut short", message(&[0x0a, 0x7f, b'a'])),
+        ("a string that is no UTF-8", message(&[0x0a, 2, 0xc3, 0x28])),
+        ("descriptors within descriptors", message(&[0x12, 0x04, 0x12, 0x02, 0x12, 0x00])),
+        ("a number that never ends", message(&[0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1])),
+        ("two messages", [framed(&request("api", vec![])), framed(&request("api", vec![]))].concat()),
+    ] {
+        let (status, text) = pieces.call(&body).await;
+        assert_ne!(status, "0", "{what} was answered as if it made sense");
+        assert_ne!(status, "2", "{what}: a status that says nothing: {text}");
+        assert!(!text.is_empty(), "{what}: {status}, and no word about it");
+    }
+    // The same connection still does its work.
+    let (status, text) = pieces.call(&framed(&request("api", vec![descriptor(&[("user", "ann")])]))).await;
+    assert_eq!((status.as_str(), text.as_str()), ("0", ""));
+    assert!(is_served(&mut client).await);
+}
+
+#[tokio::test]
+async fn a_path_nobody_knows_is_not_implemented() {
+    let server = Server::start(RULES).await;
+    let mut pieces = Pieces::connect(server.address).await;
+    for path in ["/", "/x", "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", "/v1/check"] {
+        let mut call = pieces.begin(path).await;
+        call.send(&[], true);
+        let (status, message) = call.status().await;
+        assert_eq!(status, "12", "{path}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn frames_that_are_none_close_their_connection_and_no_other() {
+    let server = with(impatient()).await;
+    let mut client = server.client().await;
+    assert!(is_served(&mut client).await);
+    let after = |frames: &[u8]| [PREFACE, frames].concat();
+    for (what, bytes) in [
+        ("HTTP/1.1", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()),
+        ("noise", vec![0xff; 4_096]),
+        ("a TLS greeting", vec![22, 3, 1, 0, 4, 1, 0, 0, 0]),
+        ("half a preface", PREFACE[..10].to_vec()),
+        ("a frame of 16 megabytes", after(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1])),
+        ("headers on stream 0", after(&frame(1, 4, 0, &[0x82]))),
+        ("headers that cannot be unpacked", after(&frame(1, 5, 1, &[0xff; 64]))),
+        ("data on a stream nobody opened", after(&frame(0, 0, 9, b"x"))),
+        ("a window that grows by 0", after(&frame(8, 0, 0, &[0, 0, 0, 0]))),
+        ("settings of five bytes", after(&frame(4, 0, 0, &[1, 2, 3, 4, 5]))),
+        ("a continuation of nothing", after(&frame(9, 4, 1, &[0x82]))),
+    ] {
+        until_closed(server.address, &bytes).await;
+        assert!(is_served(&mut client).await, "after {what}");
+    }
+}
+
+#[tokio::test]
+async fn half_a_frame_then_silence_is_not_waited_for_forever() {
+    let server = with(impatient()).await;
+    let mut client = server.client().await;
+    assert!(is_served(&mut client).await);
+    // Headers announced, and never sent.
+    let half = [PREFACE, &[0, 0, 100, 1, 4, 0, 0, 0, 1, 0x82]].concat();
+    until_closed(server.address, &half).await;
+    assert!(is_served(&mut client).await);
+}
+
+#[tokio::test]
+async fn a_call_whose_message_never_comes_runs_out_of_time() {
+    let server = with(Bounds { request: Duration::from_millis(200), ..Bounds::default() }).await;
+    let mut client = server.client().await;
+    let mut pieces = Pieces::connect(server.address).await;
+    let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
+    let mut call = pieces.begin(METHOD).await;
+    call.send(&whole[..whole.len() / 2], false);
+    let (status, message) = call.status().await;
+    assert_eq!(status, "4", "{message}");
+    assert!(is_served(&mut client).await);
+}
+
+#[tokio::test]
+async fn a_call_begun_before_the_end_is_answered_after_it() {
+    let server = Server::start(RULES).await;
+    let mut pieces = Pieces::connect(server.address).await;
+    // An answered call proves that the server knows the connection before it is told to end.
+    let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
+    assert_eq!(pieces.call(&whole).await.0, "0");
+    let mut call = pieces.begin(METHOD).await;
+    call.send(&whole[..7], false);
+    let ping = pieces.call(&whole).await;
+    assert_eq!(ping.0, "0", "the half call has arrived before this one");
+    server.stop();
+    call.send(&whole[7..], true);
+    assert_eq!(call.status().await.0, "0");
+    drop(pieces);
+    timeout(PATIENCE, server.ended()).await.expect("ends when the last call has");
+}
+
+#[tokio::test]
+async fn a_flood_of_connections_is_turned_away_and_those_inside_are_served() {
+    let server = with(Bounds { connections: 20, idle: Duration::from_secs(2), ..Bounds::default() }).await;
+    let mut client = server.client().await;
+    assert!(is_served(&mut client).await);
+    let mut flood = Vec::new();
+    for _ in 0..300 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let _ = stream.write_all(PREFACE).await;
+        flood.push(stream);
+        if flood.len() % 50 == 0 {
+            assert!(is_served(&mut client).await, "after {} others", flood.len());
+        }
+    }
+    // Nineteen have a place until it is seen that they make no call; the others were closed at once.
+    for mut stream in flood {
+        let mut heard = Vec::new();
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut heard)).await;
+        assert!(closed.is_ok(), "every one of them is closed");
+    }
+    let mut newcomer = server.client().await;
+    assert!(is_served(&mut newcomer).await, "and there is room again");
+    assert!(is_served(&mut client).await);
+}
+
+#[tokio::test]
+async fn more_calls_than_the_bound_are_told_to_come_back() {
+    let server = Server::with(RULES, Choices { calls: 2, ..Choices::default() }).await;
+    let mut pieces = Pieces::connect(server.address).await;
+    let whole = framed(&request("api", vec![descriptor(&[("user", "ann")])]));
+    let (mut one, mut two) = (pieces.begin(METHOD).await, pieces.begin(METHOD).await);
+    let (status, message) = pieces.call(&whole).await;
+    assert_eq!(status, "14", "{message}");
+    for call in [&mut one, &mut two] {
+        call.send(&whole, true);
+    }
+    assert_eq!((one.status().await.0, two.status().await.0), ("0".into(), "0".into()));
+    assert_eq!(pieces.call(&whole).await.0, "0");
+}
+
+async fn with(bounds: Bounds) -> Server {
+    Server::with(RULES, Choices { bounds, ..Choices::default() }).await
+}
+
+/// Waits so short that a test can wait for them.
+fn impatient() -> Bounds {
+    Bounds { idle: Duration::from_millis(300), drain: Duration::from_millis(300), ..Bounds::default() }
+}

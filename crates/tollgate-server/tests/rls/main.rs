@@ -1,0 +1,14 @@
+//! Envoy's rate limit service, asked over a real connection.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
+
+mod amounts;
+mod answers;
+mod bad_input;
+mod connections;
+mod frames;
+mod headers;
+mod helpers;
+mod quota_mode;
+mod requested;
+mod tokens;

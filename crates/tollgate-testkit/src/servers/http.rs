@@ -1,0 +1,52 @@
+//! One HTTP/1.1 request over a connection of its own: enough to ask a proxy.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    time::Duration,
+};
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct HttpReply {
+    /// 200 and the like.
+    pub status: u16,
+    /// Names in lower case, values as they are.
+    pub headers: Vec<(String, String)>,
+    /// The body, as text; chunks stay as they were sent.
+    pub body: String,
+}
+
+impl HttpReply {
+    /// The first field of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Asks a server on loopback.
+pub fn http_get(port: u16, path: &str, headers: &[(&str, &str)]) -> io::Result<HttpReply> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    read(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::Error::other("what came back is no HTTP"))
+}
+
+fn read(text: &str) -> Option<HttpReply> {
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.lines();
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers = lines.filter_map(|line| line.split_once(':'));
+    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
+    Some(HttpReply { status, headers, body: body.to_owned() })
+}
+
+/// Far above what any answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,95 @@
+//! Any program, from its start to its end.
+//!
+//! What [`RedisServer`](super::RedisServer) does for Redis, without knowing the program: it can be killed and started
+//! again under the same words, and it never outlives the test.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    path::PathBuf,
+    process::Child,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tempfile::TempDir;
+
+use super::{ports, spawn};
+
+/// A running program. Killed, and its directory removed, when dropped.
+#[derive(Debug)]
+pub struct Process {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
+    /// Nothing while it is down.
+    child: Mutex<Option<Child>>,
+    home: TempDir,
+}
+
+impl Process {
+    /// A program to be started with these words.
+    pub fn new<A: Into<OsString>>(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
+            child: Mutex::new(None),
+            home: tempfile::Builder::new().prefix("tollgate-").tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// A variable it finds in its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Starts it, or starts it again; one that runs is killed first.
+    #[track_caller]
+    pub fn start(&self) {
+        self.kill();
+        let log = File::options().create(true).append(true).open(self.home.path().join(LOG)).expect("a log file");
+        let mut command = spawn::leashed(self.program.clone());
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdout(log.try_clone().expect("a second handle")).stderr(log);
+        let child = spawn::spawn(command).unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        *self.child() = Some(child);
+    }
+
+    /// Ends it without a warning (SIGKILL); it may be down already.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child().take() {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a killed child ends");
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// What it has written so far, all lives included.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.home.path().join(LOG)).unwrap_or_default()
+    }
+
+    /// A port for it to listen on, free now.
+    pub fn free_port() -> u16 {
+        ports::free()
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        // A panic under this lock has failed its test already; the others still want their program killed.
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+const LOG: &str = "program.log";
