@@ -9,5 +9,6 @@ mod cell;
 mod documented;
 mod library;
 mod mutations;
+mod shared;
 mod support;
 mod tools;

@@ -19,7 +19,7 @@ use tollgate_server::{
     security::{Access, Tokens},
     shutdown::{self, Stopper},
     telemetry::{Telemetry, Wire},
-    wiring::Storage,
+    wiring::{Storage, StorageSettings},
 };
 
 /// Somewhere in 2030.
@@ -57,7 +57,19 @@ impl Server {
 
     pub(crate) fn with(bounds: Bounds, access: Access) -> Self {
         let (clock, engine) = engine();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        Self::over(clock, engine, runtime(), bounds, access)
+    }
+
+    /// One that keeps its limits in a Redis, by that one's clock.
+    pub(crate) fn sharing(url: &str) -> Self {
+        let runtime = runtime();
+        let settings = StorageSettings { deadline: PATIENCE, ..StorageSettings::default() };
+        let store = runtime.block_on(Storage::open(url, &settings)).unwrap();
+        let engine = Engine::new(store, Arc::default());
+        Self::over(ManualClock::default(), engine, runtime, Bounds::default(), Access::open())
+    }
+
+    fn over(clock: ManualClock, engine: Engine, runtime: Runtime, bounds: Bounds, access: Access) -> Self {
         let (stopper, word) = shutdown::channel();
         let telemetry = Arc::new(Telemetry::default());
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -90,6 +102,10 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// The rules above, in memory, by a clock in the test's hands.
