@@ -17,7 +17,7 @@ impl Bystander {
     }
 
     #[track_caller]
-    fn is_served(mut self) {
+    fn stays_served(mut self) {
         self.0.asks(&["PING"], "+PONG\r\n");
     }
 }
@@ -32,7 +32,7 @@ fn breaks_off(bytes: impl AsRef<[u8]>, part: &str) {
     let heard = client.hears_the_end();
     assert!(heard.starts_with("-ERR Protocol error: ") && heard.contains(part), "{heard:?}");
     assert_eq!(heard.matches('\n').count(), 1, "one answer and no more: {heard:?}");
-    bystander.is_served();
+    bystander.stays_served();
 }
 
 /// An error, and the connection goes on.
@@ -148,7 +148,7 @@ fn silence_in_the_middle_of_a_command_ends_the_connection() {
         let heard = client.hears_the_end();
         assert!(heard.is_empty() || heard == "+PONG\r\n", "{heard:?}");
     }
-    bystander.is_served();
+    bystander.stays_served();
 
     let server = Server::with(Bounds { first_byte: soon, ..Bounds::default() }, Access::open());
     assert_eq!(server.client().hears_the_end(), "");
