@@ -22,7 +22,8 @@ pub struct Problem {
     #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
     violated: Vec<String>,
     #[serde(skip)]
-    header: Option<(HeaderName, HeaderValue)>,
+    /// In a box, since most have none and every result would carry the room for it.
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Problem {
@@ -54,7 +55,7 @@ impl Problem {
     pub fn method(allowed: &'static str) -> Self {
         let detail = format!("use {allowed} here");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "The method is not known here", detail);
-        problem.header = Some((ALLOW, HeaderValue::from_static(allowed)));
+        problem.header = Some(Box::new((ALLOW, HeaderValue::from_static(allowed))));
         problem
     }
 
@@ -62,7 +63,7 @@ impl Problem {
     pub fn unauthorized() -> Self {
         let detail = "send a token that this server knows: Authorization: Bearer …";
         let mut problem = Self::new(StatusCode::UNAUTHORIZED, "A token is needed", detail);
-        problem.header = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        problem.header = Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))));
         problem
     }
 
@@ -83,7 +84,7 @@ impl Problem {
         let mut reply = Response::new(Full::new(Bytes::from(body)));
         *reply.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         reply.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
-        if let Some((name, value)) = self.header {
+        if let Some((name, value)) = self.header.map(|header| *header) {
             reply.headers_mut().insert(name, value);
         }
         reply
@@ -103,7 +104,7 @@ impl From<AskError> for Problem {
         tracing::warn!(%error, "the store could not decide");
         let kind = Some("https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
         let detail = "the store cannot decide at the moment; ask again soon";
-        let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
+        let header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
         Self { kind, header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "There is no decision", detail) }
     }
 }

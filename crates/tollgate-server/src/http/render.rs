@@ -34,7 +34,7 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Mi
     match &answer.decision {
         Some(decision) => {
             push_decision(&mut line, decision, |line, index| {
-                push_text(line, answer.rule_name(index).unwrap_or_default())
+                push_text(line, answer.rule_name(index).unwrap_or_default());
             });
         }
         None => push(

@@ -24,25 +24,17 @@ fn no_request_under_way_is_dropped() {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    while let Ok(mut stream) = TcpStream::connect(address) {
-                        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                        loop {
-                            match ask_on(&mut stream, r#"{"domain":"api","key":"u","cost":0}"#) {
-                                Ok(reply) => {
-                                    if answered.fetch_add(1, Ordering::Relaxed) > 400 {
-                                        enough.store(true, Ordering::Relaxed);
-                                    }
-                                    if reply.header("connection") == Some("close") {
-                                        return;
-                                    }
-                                }
-                                Err(_) => {
-                                    dropped.fetch_add(1, Ordering::Relaxed);
-                                    return;
-                                }
-                            }
+                    let Ok(mut stream) = TcpStream::connect(address) else { return };
+                    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                    while let Ok(reply) = ask_on(&mut stream, r#"{"domain":"api","key":"u","cost":0}"#) {
+                        if answered.fetch_add(1, Ordering::Relaxed) > 400 {
+                            enough.store(true, Ordering::Relaxed);
+                        }
+                        if reply.header("connection") == Some("close") {
+                            return;
                         }
                     }
+                    dropped.fetch_add(1, Ordering::Relaxed);
                 });
             }
             while !enough.load(Ordering::Relaxed) {
