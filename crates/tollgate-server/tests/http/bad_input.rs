@@ -1,0 +1,239 @@
+//! Whatever is sent: a clear answer or a closed connection, and nobody else notices.
+
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
+
+use tollgate_server::config::Bounds;
+
+use crate::{
+    client::{ask, connect, raw},
+    desk::Desk,
+};
+
+/// After whatever was sent, others are served as before.
+#[track_caller]
+fn is_well(desk: &Desk) {
+    assert_eq!(desk.check(r#"{"domain":"api","key":"somebody else","cost":0}"#)["verdict"], "allow");
+}
+
+fn refuses(body: &str, words: &str) {
+    let desk = Desk::new();
+    desk.post("/v1/check", body).is_problem(400, words);
+    is_well(&desk);
+}
+
+#[test]
+fn a_body_that_is_no_json_is_refused_with_an_example() {
+    refuses("domain=api&key=u", r#"{"domain":"api","key":"user:42"}"#);
+}
+
+#[test]
+fn an_empty_body_is_refused() {
+    refuses("", "EOF");
+}
+
+#[test]
+fn an_unknown_field_is_refused_by_name() {
+    refuses(r#"{"domain":"api","key":"u","costs":2}"#, "unknown field `costs`");
+}
+
+#[test]
+fn a_field_of_another_question_is_refused() {
+    refuses(r#"{"domain":"api","key":"u","reserved":2}"#, "check has no reserved");
+}
+
+#[test]
+fn wrong_types_are_refused() {
+    refuses(r#"{"domain":"api","key":42}"#, "invalid type");
+    refuses(r#"{"domain":"api","descriptor":{"user":42}}"#, "invalid type");
+    refuses(r#"{"domain":"api","descriptor":["user"]}"#, "an object of texts");
+    refuses(r#"{"domain":"api","key":"u","cost":1.5}"#, "invalid type");
+    refuses(r#"{"domain":"api","key":"u","cost":-1}"#, "invalid value");
+    refuses(r#"[]"#, "the body is not what was expected");
+}
+
+#[test]
+fn key_and_descriptor_together_are_refused_and_so_is_neither() {
+    refuses(r#"{"domain":"api","key":"u","descriptor":{"user":"u"}}"#, "keep one");
+    refuses(r#"{"domain":"api"}"#, "nobody is named");
+}
+
+#[test]
+fn an_entry_named_twice_is_refused() {
+    refuses(r#"{"domain":"api","descriptor":{"user":"a","user":"b"}}"#, "is there twice");
+}
+
+#[test]
+fn a_field_named_twice_is_refused() {
+    refuses(r#"{"domain":"api","domain":"edge","key":"u"}"#, "duplicate field");
+}
+
+#[test]
+fn a_huge_cost_is_refused() {
+    refuses(r#"{"domain":"api","key":"u","cost":18446744073709551615}"#, "beyond what can be counted");
+    refuses(r#"{"domain":"api","key":"u","cost":18446744073709551616}"#, "invalid type");
+}
+
+#[test]
+fn times_that_are_none_are_refused() {
+    refuses(r#"{"domain":"api","key":"u","max_wait_ms":-1}"#, "0 or more");
+    refuses(r#"{"domain":"api","key":"u","max_wait_ms":1e300}"#, "0 or more");
+    refuses(r#"{"domain":"api","key":"u","max_wait_ms":1e12}"#, "is the most");
+}
+
+#[test]
+fn an_empty_key_is_refused() {
+    refuses(r#"{"domain":"api","key":""}"#, "the key is empty");
+    refuses(r#"{"domain":"api","descriptor":{}}"#, "the descriptor is empty");
+    refuses(r#"{"domain":"","key":"u"}"#, "the domain is empty");
+}
+
+#[test]
+fn a_long_key_is_refused_not_cut() {
+    refuses(&format!(r#"{{"domain":"api","key":"{}"}}"#, "k".repeat(4_097)), "4097 bytes long; 4096 is the most");
+}
+
+#[test]
+fn a_key_of_a_megabyte_is_refused_before_it_is_read() {
+    let desk = Desk::new();
+    let body = format!(r#"{{"domain":"api","key":"{}"}}"#, "k".repeat(1 << 20));
+    desk.post("/v1/check", &body).is_problem(413, "65536 bytes");
+    is_well(&desk);
+}
+
+#[test]
+fn a_chunked_body_without_end_is_cut_off() {
+    let desk = Desk::new();
+    let mut stream = connect(desk.http);
+    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+    let chunk = [b"1000\r\n", &[b'x'; 0x1000][..], b"\r\n"].concat();
+    let sent = (0..10_000).take_while(|_| stream.write_all(&chunk).is_ok()).count();
+    assert!(sent < 10_000, "40 MB were taken");
+    is_well(&desk);
+}
+
+#[test]
+fn text_that_is_not_utf_8_is_refused() {
+    let desk = Desk::new();
+    let body = b"{\"domain\":\"api\",\"key\":\"\xff\xfe\"}";
+    ask(desk.http, "POST", "/v1/check", &[], body).is_problem(400, "unicode");
+    is_well(&desk);
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    refuses(&format!("{{\"domain\":\"api\",\"key\":{}", "[".repeat(20_000)), "invalid type");
+}
+
+#[test]
+fn an_unknown_path_is_told_where_to_look() {
+    let desk = Desk::new();
+    desk.get("/v2/check\u{1b}[31m", &[]);
+    desk.get("/v2/check", &[]).is_problem(404, "/v1/openapi.json");
+}
+
+#[test]
+fn another_method_is_told_the_right_one() {
+    let desk = Desk::new();
+    let reply = desk.get("/v1/check", &[]);
+    reply.is_problem(405, "use POST");
+    assert_eq!(reply.header("allow"), Some("POST"));
+}
+
+#[test]
+fn bytes_that_are_no_http_close_the_connection() {
+    let desk = Desk::new();
+    for bytes in [&b"\x00\x01\x02\x03\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n\r\n", b"GET\r\n\r\n"] {
+        if let Some(reply) = raw(desk.http, bytes) {
+            assert_eq!(reply.status, 400);
+        }
+    }
+    is_well(&desk);
+}
+
+#[test]
+fn a_head_without_end_is_cut_off() {
+    let desk = Desk::new();
+    let mut stream = connect(desk.http);
+    stream.write_all(b"GET /v1/auth HTTP/1.1\r\n").unwrap();
+    let line = format!("x-{}: {}\r\n", "n".repeat(50), "v".repeat(200));
+    let sent = (0..100_000).take_while(|_| stream.write_all(line.as_bytes()).is_ok()).count();
+    assert!(sent < 100_000, "26 MB of head were taken");
+    is_well(&desk);
+}
+
+fn impatient() -> Desk {
+    let short = Duration::from_millis(150);
+    Desk::with(|config| {
+        config.bounds = Bounds { first_byte: short, request: short, idle: short, ..config.bounds };
+    })
+}
+
+/// Whatever comes back, the connection ends.
+#[track_caller]
+fn ends(mut stream: std::net::TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let ended = stream.read_to_end(&mut rest);
+    let reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+    assert!(ended.as_ref().is_ok() || ended.as_ref().is_err_and(reset), "still open: {ended:?}");
+    rest
+}
+
+#[test]
+fn a_connection_without_a_word_is_closed() {
+    let desk = impatient();
+    assert_eq!(ends(connect(desk.http)), b"");
+    is_well(&desk);
+}
+
+#[test]
+fn half_a_head_and_then_silence_is_closed() {
+    let desk = impatient();
+    let mut stream = connect(desk.http);
+    stream.write_all(b"POST /v1/check HTT").unwrap();
+    ends(stream);
+    let mut stream = connect(desk.http);
+    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\n").unwrap();
+    ends(stream);
+    is_well(&desk);
+}
+
+#[test]
+fn half_a_body_and_then_silence_is_closed() {
+    let desk = impatient();
+    let mut stream = connect(desk.http);
+    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 40\r\n\r\n{\"domain\"").unwrap();
+    ends(stream);
+    is_well(&desk);
+}
+
+#[test]
+fn a_connection_left_idle_is_closed() {
+    let desk = impatient();
+    let mut stream = connect(desk.http);
+    assert_eq!(crate::client::ask_on(&mut stream, r#"{"domain":"api","key":"u"}"#).unwrap().status, 200);
+    ends(stream);
+}
+
+#[test]
+fn a_flood_of_connections_is_bounded_and_passes() {
+    let desk = Desk::with(|config| config.bounds.connections = 50);
+    let held: Vec<_> = (0..200).map(|_| connect(desk.http)).collect();
+    let refused = || desk.metric("tollgate_refused_connections_total{wire=\"http\"}").unwrap_or(0.0);
+    tollgate_testkit::servers::wait_until("150 are turned away", Duration::from_secs(10), || refused() >= 150.0);
+    assert_eq!(desk.metric("tollgate_connections{wire=\"http\"}"), Some(50.0));
+    drop(held);
+    let open = || desk.metric("tollgate_connections{wire=\"http\"}");
+    tollgate_testkit::servers::wait_until("their places are free", Duration::from_secs(10), || open() == Some(0.0));
+    is_well(&desk);
+}
+
+#[test]
+fn bad_requests_are_counted() {
+    let desk = Desk::new();
+    desk.post("/v1/check", "");
+    desk.get("/nowhere", &[]);
+    assert_eq!(desk.metric("tollgate_bad_requests_total{wire=\"http\"}"), Some(2.0));
+}

@@ -1,0 +1,16 @@
+//! The HTTP wire and the admin port, over real connections.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
+
+mod admin;
+mod answers;
+mod auth;
+mod bad_input;
+mod client;
+mod desk;
+mod fields;
+mod nginx;
+mod openapi;
+mod reload;
+mod security;
+mod stopping;

@@ -1,0 +1,68 @@
+//! Real nginx in front, asking by `auth_request` with the configuration that stands in `examples/nginx`.
+
+use std::{fs, path::Path, time::Duration};
+
+use tollgate_testkit::servers::{HttpReply, Part, Process, http_get, require, wait_until};
+
+use crate::desk::Desk;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/nginx");
+
+struct Edge {
+    desk: Desk,
+    port: u16,
+    _nginx: Process,
+}
+
+/// The example as it stands, but for ports and places that are the test's own.
+fn edge() -> Edge {
+    let desk = Desk::start(|_, config| config.rules = vec![Path::new(EXAMPLE).join("rules.yaml")]);
+    let (port, upstream) = (Process::free_port(), Process::free_port());
+    let text = fs::read_to_string(Path::new(EXAMPLE).join("nginx.conf")).unwrap();
+    let text = text
+        .replace("127.0.0.1:8080", &desk.http.to_string())
+        .replace("127.0.0.1:8000", &format!("127.0.0.1:{port}"))
+        .replace("127.0.0.1:8001", &format!("127.0.0.1:{upstream}"));
+    desk.write("nginx.conf", &text);
+    let (conf, home) = (desk.path("nginx.conf"), desk.folder.path().display().to_string());
+    let words = ["-p", &home, "-c", conf.to_str().unwrap(), "-e", "stderr", "-g", "daemon off; pid nginx.pid;"];
+    let nginx = Process::new(require(Part::Nginx), words);
+    nginx.start();
+    let up = || http_get(port, "/free", &[]).is_ok_and(|reply| reply.status == 200);
+    wait_until("nginx answers", Duration::from_secs(20), || {
+        assert!(nginx.is_running(), "{}", nginx.log());
+        up()
+    });
+    Edge { desk, port, _nginx: nginx }
+}
+
+fn get(edge: &Edge, path: &str, key: &str) -> HttpReply {
+    http_get(edge.port, path, &[("x-api-key", key)]).unwrap()
+}
+
+#[test]
+fn nginx_lets_pass_and_then_answers_429_with_the_wait() {
+    let edge = edge();
+    for left in [4, 3, 2, 1, 0] {
+        let reply = get(&edge, "/api/things", "alice");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let told = reply.header("ratelimit").unwrap();
+        assert!(told.contains(&format!("r={left}")), "{told}");
+    }
+    let denied = get(&edge, "/api/things", "alice");
+    assert_eq!(denied.status, 429, "{denied:?}");
+    let wait: u32 = denied.header("retry-after").unwrap().parse().unwrap();
+    assert!(wait >= 1 && denied.header("ratelimit").is_some(), "{denied:?}");
+    assert_eq!(get(&edge, "/api/things", "bob").status, 200, "others are not concerned");
+    assert_eq!(get(&edge, "/free", "alice").status, 200, "nor is what nobody limits");
+}
+
+/// The limiter goes away: the example lets requests pass rather than stop the site.
+#[test]
+fn nginx_goes_on_when_the_limiter_is_gone() {
+    let mut edge = edge();
+    edge.desk.stopper.stop();
+    let server = edge.desk.server.take().unwrap();
+    edge.desk.runtime.block_on(server.finished());
+    assert_eq!(get(&edge, "/api/things", "alice").status, 200);
+}
