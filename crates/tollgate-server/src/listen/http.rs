@@ -34,7 +34,8 @@ where
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(bounds.request)
+        // hyper's clock for a head begins when the last answer ends, so it must bear an idle connection as well.
+        .header_read_timeout(bounds.idle.max(bounds.request))
         .max_buf_size(bounds.header_bytes.max(MIN_BUFFER))
         .max_headers(MAX_HEADERS);
     builder

@@ -57,9 +57,6 @@ fn tokens_are_read_again_when_they_change() {
     desk.write("tokens", "edge another-0123456789 api\n");
     wait_until("the new token", Duration::from_secs(20), || bearing(&desk, "another-0123456789", U) == 200);
     assert_eq!(bearing(&desk, TOKEN, U), 401, "the old one is good for nothing");
-    desk.write("tokens", "nonsense\n");
-    std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(bearing(&desk, "another-0123456789", U), 200, "a mistake changes nothing");
 }
 
 #[test]
