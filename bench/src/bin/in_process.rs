@@ -6,7 +6,8 @@
 //! all of them. Keys are 12 bytes. They are asked for in an order unrelated to the one they were stored in, but laid
 //! out in memory in the order they are asked for: what is measured is the limiter's memory, not the harness's. Every
 //! contestant reads its own default clock for every check; the column "coarse clock" is tollgate with `CoarseClock`, which
-//! a thread reads every half millisecond. Time is wall time divided by checks of all threads.
+//! a thread reads every half millisecond. governor says yes, or no and from when; "verdict" is the same question to tollgate,
+//! and "whole decision" also brings what remains, when the key rests and which rule decided. Time is wall time divided by checks of all threads.
 
 #![allow(clippy::print_stdout, reason = "the report is the point")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
@@ -18,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tollgate_core::{Ask, Carry, Policy, Quota, Rule, Store, Take, Verb};
+use tollgate_core::{Ask, Carry, Policy, Quota, Rule, Store, Take, Verb, Verdict};
 use tollgate_memory::{Clock, CoarseClock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 
 fn main() {
@@ -26,15 +27,16 @@ fn main() {
     println!("in-process check of a known key, nanoseconds per check (wall time ÷ checks of all threads)");
     println!("best of {} rounds of {} checks per thread\n", options.rounds, options.checks);
     println!(
-        "| keys | threads | load | tollgate | coarse clock | governor | throttlecrab | × governor | coarse × governor | × throttlecrab |"
+        "| keys | threads | load | verdict | whole decision | coarse clock | governor | throttlecrab | verdict × governor | whole × governor | coarse × governor | verdict × throttlecrab |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for keys in [1, 1_000, 1_000_000].into_iter().filter(|&keys| options.keys.is_none_or(|only| only == keys)) {
         let keys = Keys::new(keys);
         for load in [Load::AllAllowed, Load::MostlyDenied] {
-            let contestants: [Box<dyn Contestant>; 4] = [
-                Box::new(Tollgate::new(load, SystemClock::new())),
-                Box::new(Tollgate::new(load, CoarseClock::start().expect("a thread"))),
+            let contestants: [Box<dyn Contestant>; 5] = [
+                Box::new(Tollgate::<_, VERDICT>::new(load, SystemClock::new())),
+                Box::new(Tollgate::<_, WHOLE>::new(load, SystemClock::new())),
+                Box::new(Tollgate::<_, VERDICT>::new(load, CoarseClock::start().expect("a thread"))),
                 Box::new(Governor::new(load)),
                 Box::new(Throttlecrab::new(load)),
             ];
@@ -42,14 +44,15 @@ fn main() {
                 keys.stored.iter().for_each(|key| contestant.fill(key));
             }
             for threads in [1, 2] {
-                let [ours, coarse, governor, throttlecrab] = measure(&contestants, &keys, threads, &options);
+                let [verdict, whole, coarse, governor, throttlecrab] = measure(&contestants, &keys, threads, &options);
                 println!(
-                    "| {} | {threads} | {} | {ours:.1} | {coarse:.1} | {governor:.1} | {throttlecrab:.1} | {:.2} | {:.2} | {:.2} |",
+                    "| {} | {threads} | {} | {verdict:.1} | {whole:.1} | {coarse:.1} | {governor:.1} | {throttlecrab:.1} | {:.2} | {:.2} | {:.2} | {:.2} |",
                     keys.stored.len(),
                     load.name(),
-                    governor / ours,
+                    governor / verdict,
+                    governor / whole,
                     governor / coarse,
-                    throttlecrab / ours,
+                    throttlecrab / verdict,
                 );
             }
         }
@@ -60,6 +63,9 @@ fn main() {
     let [ours, governor, throttlecrab] = bytes_per_key();
     println!("| {ours:.1} | {governor:.1} | {throttlecrab:.1} |");
 }
+
+const VERDICT: bool = false;
+const WHOLE: bool = true;
 
 struct Options {
     rounds: usize,
@@ -152,13 +158,14 @@ fn round_trip(keys: &[String], from: usize, checks: usize) -> impl Iterator<Item
     })
 }
 
-struct Tollgate<C> {
+/// Asked for the verdict, as governor is, or for all that a decision tells.
+struct Tollgate<C, const WHOLE: bool> {
     store: MemoryStore<C>,
     policy: InstalledPolicy,
     used_before: u64,
 }
 
-impl<C: Clock> Tollgate<C> {
+impl<C: Clock, const WHOLE: bool> Tollgate<C, WHOLE> {
     fn new(load: Load, clock: C) -> Self {
         let (rate, burst) = load.quota();
         let rule = Rule::token_bucket("bucket", Quota::per_hour(rate.into()).burst(burst.into()));
@@ -169,7 +176,7 @@ impl<C: Clock> Tollgate<C> {
     }
 }
 
-impl<C: Clock> Contestant for Tollgate<C> {
+impl<C: Clock, const WHOLE: bool> Contestant for Tollgate<C, WHOLE> {
     fn fill(&self, key: &str) {
         let take = Verb::Take(Take::now(self.used_before));
         let filled = self.store.decide_now(&[Ask::new(&self.policy, key)], &take);
@@ -179,8 +186,13 @@ impl<C: Clock> Contestant for Tollgate<C> {
     fn run(&self, keys: &[String], from: usize, checks: usize) {
         for key in round_trip(keys, from, checks) {
             let ask = Ask::new(&self.policy, key.as_str());
-            let decision = self.store.decide_now(&[ask], &Verb::Take(Take::now(1)));
-            black_box(matches!(&decision, Ok(decision) if decision.is_allowed()));
+            if WHOLE {
+                let decision = self.store.decide_now(&[ask], &Verb::Take(Take::now(1)));
+                black_box(matches!(&decision, Ok(decision) if decision.is_allowed()));
+            } else {
+                let verdict = self.store.verdict_now(&ask, &Take::now(1));
+                black_box(matches!(verdict, Ok(Verdict::Allow { .. })));
+            }
         }
     }
 }
@@ -245,8 +257,8 @@ impl Contestant for Throttlecrab {
     }
 }
 
-fn measure(contestants: &[Box<dyn Contestant>; 4], keys: &Keys, threads: usize, options: &Options) -> [f64; 4] {
-    let mut best = [Duration::MAX; 4];
+fn measure(contestants: &[Box<dyn Contestant>; 5], keys: &Keys, threads: usize, options: &Options) -> [f64; 5] {
+    let mut best = [Duration::MAX; 5];
     for _ in 0..options.rounds {
         for (best, contestant) in best.iter_mut().zip(contestants) {
             *best = (*best).min(round(&**contestant, keys, threads, options.checks));
@@ -291,7 +303,7 @@ fn bytes_per_key() -> [f64; 3] {
         info.bytes_current as f64 / keys.len() as f64
     };
     [
-        bytes(&|| Box::new(Tollgate::new(Load::AllAllowed, SystemClock::new()))),
+        bytes(&|| Box::new(Tollgate::<_, VERDICT>::new(Load::AllAllowed, SystemClock::new()))),
         bytes(&|| Box::new(Governor::new(Load::AllAllowed))),
         bytes(&|| Box::new(Throttlecrab::new(Load::AllAllowed))),
     ]

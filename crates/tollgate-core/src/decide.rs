@@ -158,6 +158,12 @@ impl PlainBucket {
         self.0.charged(poured, now.min(MAX_TIME))
     }
 
+    /// The verdict alone.
+    #[inline(always)]
+    pub fn verdict(&self, PlainTake(poured): PlainTake) -> Verdict {
+        verdict_at_once(self.0.retry_after(poured))
+    }
+
     /// The answer in full.
     #[inline(always)]
     pub fn tell(&self, PlainTake(poured): PlainTake) -> RuleDecision {
@@ -172,9 +178,13 @@ pub struct PlainTake(Poured);
 
 #[inline(always)]
 fn told_at_once(algorithm: &impl Algorithm, Tried { retry_after, remaining, reset_after }: Tried) -> RuleDecision {
-    let passes = retry_after == Micros::ZERO;
-    let verdict = if passes { Verdict::Allow { wait: retry_after } } else { Verdict::Deny { retry_after } };
+    let verdict = verdict_at_once(retry_after);
     RuleDecision { verdict, limit: algorithm.limit(), remaining, reset_after, shadow: false }
+}
+
+#[inline(always)]
+fn verdict_at_once(retry_after: Micros) -> Verdict {
+    if retry_after == Micros::ZERO { Verdict::Allow { wait: Micros::ZERO } } else { Verdict::Deny { retry_after } }
 }
 
 /// What a rule answers that could let the request pass at these moments.

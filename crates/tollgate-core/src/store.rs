@@ -5,7 +5,14 @@
 
 use std::{error::Error, future::Future};
 
-use crate::{algorithm::LeaseId, change::Carry, decision::Decision, policy::Policy, time::Micros, verb::Verb};
+use crate::{
+    algorithm::LeaseId,
+    change::Carry,
+    decision::{Decision, Verdict},
+    policy::Policy,
+    time::Micros,
+    verb::{Take, Verb},
+};
 
 /// Remembers keys and decides about them, one atomic step at a time.
 pub trait Store: Send + Sync {
@@ -46,6 +53,11 @@ pub trait Store: Send + Sync {
 pub trait Immediate: Store {
     /// The same as [`Store::decide`], now.
     fn decide_now(&self, asks: &[Ask<'_, Self::Policy>], verb: &Verb) -> Result<Decision, StoreError>;
+
+    /// One take, and only the verdict on it. A store may spare itself the numbers.
+    fn verdict_now(&self, ask: &Ask<'_, Self::Policy>, take: &Take) -> Result<Verdict, StoreError> {
+        self.decide_now(std::slice::from_ref(ask), &Verb::Take(*take)).map(|decision| decision.verdict)
+    }
 }
 
 /// One key, and the policy it is asked about under.

@@ -1,12 +1,12 @@
 //! Where a key lies: a hash of its words that strangers cannot foresee.
 //!
-//! Keys are chosen by strangers, who could make a table slow by choosing keys that all lie in one place. So both words of
-//! a key are mixed with numbers drawn anew for every store before they are multiplied with each other: whoever does
-//! not know them cannot tell which keys meet.
+//! Keys are chosen by strangers, who could make a table slow by choosing keys that all lie in one place. So each word of
+//! a key is mixed with one number and multiplied by another, all four drawn anew for every store: whoever does not know
+//! them cannot tell which keys meet. The words do not wait for each other; a decision waits for the hash.
 //!
-//! The first multiplication alone would put keys that are counted up, such as `user:1` and `user:2`, at even distances,
-//! some of which hit the same places over and over: in one store of fifty, a hundred of a thousand such keys found their
-//! set of hot slots full. The second one spreads them as chance would.
+//! Products alone would put keys that are counted up, such as `user:1` and `user:2`, at even distances, some of which hit
+//! the same places over and over: in one store of sixty, a hundred of a thousand such keys found their set of hot slots
+//! full. Laid upon itself, turned, the hash spreads them as chance would.
 
 use std::{
     fmt,
@@ -20,8 +20,8 @@ use crate::{entry::KeyWords, policies::PolicyId};
 /// Hashes the keys of one store.
 #[derive(Clone)]
 pub(crate) struct KeyHasher {
-    first: u64,
-    last: u64,
+    first: Mix,
+    last: Mix,
     long_keys: SeedableRandomState,
 }
 
@@ -29,7 +29,8 @@ impl KeyHasher {
     /// Unlike any other.
     pub(crate) fn random() -> Self {
         let random = || RandomState::new().hash_one(0);
-        Self { first: random(), last: random(), long_keys: SeedableRandomState::random() }
+        let mix = || Mix { with: random(), by: random() | 1 };
+        Self { first: mix(), last: mix(), long_keys: SeedableRandomState::random() }
     }
 
     /// The key as an entry holds it.
@@ -53,15 +54,25 @@ impl KeyHasher {
     /// What a policy adds to its keys.
     #[inline]
     pub(crate) fn salt(&self, PolicyId(policy): PolicyId) -> Salt {
-        Salt(self.first ^ u64::from(policy) << 32)
+        Salt(self.first.with ^ u64::from(policy) << 32)
     }
 
     /// The hash of a key under a policy whose salt is at hand.
     #[inline(always)]
     pub(crate) fn hash_under(&self, Salt(salt): Salt, words: KeyWords) -> u64 {
         let [first, last] = words.both();
-        folded_multiply(folded_multiply(first ^ words.length() << 24 ^ salt, last ^ self.last), SPREAD)
+        let first = folded_multiply(first ^ words.length() << 24 ^ salt, self.first.by);
+        let last = folded_multiply(last ^ self.last.with, self.last.by);
+        let hash = first ^ last;
+        hash ^ hash.rotate_right(TURN)
     }
+}
+
+/// What is done to one word of every key.
+#[derive(Clone, Copy)]
+struct Mix {
+    with: u64,
+    by: u64,
 }
 
 impl fmt::Debug for KeyHasher {
@@ -82,8 +93,8 @@ fn folded_multiply(one: u64, other: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Digits of pi: ones and zeroes in no order.
-const SPREAD: u64 = 0x243F_6A88_85A3_08D3;
+/// Odd, so that no more than one bit in 64 is lost.
+const TURN: u32 = 29;
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +124,9 @@ mod tests {
             |id| format!("a tenant with a long name, number {id}"),
         ];
         for (name, shift) in names.into_iter().flat_map(|name| [0, 2, 7, 12, 32, 54].map(|shift| (name, shift))) {
-            let hasher = KeyHasher { first: 0x9E37_79B9_7F4A_7C15, last: 0xD1B5_4A32_D192_ED03, ..KeyHasher::random() };
+            let first = Mix { with: 0x9E37_79B9_7F4A_7C15, by: 0x243F_6A88_85A3_08D3 };
+            let last = Mix { with: 0xD1B5_4A32_D192_ED03, by: 0x1319_8A2E_0370_7345 };
+            let hasher = KeyHasher { first, last, ..KeyHasher::random() };
             let mut counts = [0_u32; 1024];
             for id in 0..65_536 {
                 counts[usize::try_from(hash(&hasher, 0, &name(id)) >> shift & 1023).unwrap()] += 1;

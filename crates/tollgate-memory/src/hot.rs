@@ -90,17 +90,18 @@ impl Hot {
     #[inline(always)]
     pub(crate) fn visit(&self, key: WantedKey) -> Visit<'_> {
         let home = self.home(key.hash);
-        for way in 0..NEAR {
-            let Some(Slot { lock, .. }) = self.slots.get(home ^ way) else { return Visit::Nowhere };
-            let Some((stamp, words)) = lock.read() else { return Visit::Elsewhere };
-            if let Some(meter) = key.meter_in(words) {
-                return Visit::Here(Visited { lock, stamp, meter });
+        let Some(first) = self.slots.get(home) else { return Visit::Nowhere };
+        let (mut lock, mut stamp) = (&first.lock, first.lock.begin());
+        if !key.is_in(lock) {
+            let Some(second) = self.slots.get(home ^ 1) else { return Visit::Nowhere };
+            (lock, stamp) = (&second.lock, second.lock.begin());
+            if !key.is_in(lock) {
+                return if first.misses(key.hash) { Visit::Elsewhere } else { Visit::Nowhere };
             }
         }
-        match self.slots.get(home) {
-            Some(slot) if slot.misses(key.hash) => Visit::Elsewhere,
-            _ => Visit::Nowhere,
-        }
+        // Read only now, so that nothing but the place depends on which of the two it was.
+        let meter = Meter { at: Micros(lock.word(3)), used: lock.word(4) };
+        if lock.was_at_rest_since(stamp) { Visit::Here(Visited { lock, stamp, meter }) } else { Visit::Elsewhere }
     }
 
     /// Decides a take if the key is hot, its version is the one the caller knows, its state one meter, and nobody has to
@@ -253,6 +254,13 @@ impl WantedKey {
     #[inline(always)]
     pub(crate) fn new(hash: u64, words: KeyWords, version: Tag) -> Self {
         Self { hash, words, tag: version.of(words) }
+    }
+
+    /// Whether these are its words, as far as can be told without looking twice.
+    #[inline(always)]
+    fn is_in(&self, lock: &SeqLock) -> bool {
+        let [first, last] = self.words.both();
+        (lock.word(0) ^ first) | (lock.word(1) ^ last) | (lock.word(2) ^ self.tag) == 0
     }
 
     /// How the key stands, if these are its words.

@@ -33,9 +33,28 @@ impl SeqLock {
     /// The words as they are at one moment, unless somebody is writing.
     #[inline]
     pub fn read(&self) -> Option<(Stamp, [u64; WORDS])> {
-        let stamp = Stamp(self.sequence.load(Ordering::Acquire));
-        let words = std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed));
-        (stamp.0.is_multiple_of(2) && self.is_still(stamp)).then_some((stamp, words))
+        let stamp = self.begin();
+        let words = std::array::from_fn(|index| self.word(index));
+        self.was_at_rest_since(stamp).then_some((stamp, words))
+    }
+
+    /// When reading the words one by one begins. What has been read belongs together if
+    /// [`was_at_rest_since`](Self::was_at_rest_since) says so afterwards.
+    #[inline(always)]
+    pub fn begin(&self) -> Stamp {
+        Stamp(self.sequence.load(Ordering::Acquire))
+    }
+
+    /// One of the words.
+    #[inline(always)]
+    pub fn word(&self, index: usize) -> u64 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody was writing when reading began, nor since.
+    #[inline(always)]
+    pub fn was_at_rest_since(&self, stamp: Stamp) -> bool {
+        stamp.0.is_multiple_of(2) && self.is_still(stamp)
     }
 
     #[inline]

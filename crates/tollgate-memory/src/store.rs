@@ -4,7 +4,8 @@ use std::{fmt, future, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use tollgate_core::{
-    Ask, Carry, Decision, Immediate, Micros, Party, PlainBucket, Policy, Source, Store, StoreError, Take, Verb,
+    Ask, Carry, Decision, Immediate, Micros, Party, PlainBucket, PlainTake, Policy, Source, Store, StoreError, Take,
+    Verb, Verdict,
     bounds::{MAX_KEY_BYTES, MAX_TIME},
     take_together,
 };
@@ -133,16 +134,35 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(always)]
     pub fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
-            ([ask], Verb::Take(take)) if ask.times == 1 => self.take_one(ask, take),
+            ([ask], Verb::Take(take)) if ask.times == 1 => self.decide_one(ask, take),
             _ => self.decide_otherwise(asks, verb),
         }
     }
 
+    /// Decides one take at once, and tells the verdict only: for those who ask millions of times a second and have no use
+    /// for the numbers, which then are not worked out.
+    #[inline(always)]
+    pub fn verdict_now(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Result<Verdict, StoreError> {
+        self.take_one(
+            ask,
+            &take.times(ask.times),
+            |bucket, plain, _| bucket.verdict(plain),
+            |decision| decision.verdict,
+        )
+    }
+
     /// What is here becomes part of the caller, so only the shortest way is: a short key, its hot slot, a plain bucket.
+    /// What came of it is told by `tell` here, and from a whole decision by `of` everywhere else.
     ///
     /// The clock comes first because a processor takes longest over it, and can do all the rest meanwhile.
     #[inline(always)]
-    fn take_one(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Result<Decision, StoreError> {
+    fn take_one<T>(
+        &self,
+        ask: &Ask<'_, InstalledPolicy>,
+        take: &Take,
+        tell: impl FnOnce(&PlainBucket, PlainTake, Micros) -> T,
+        of: impl FnOnce(Decision) -> T,
+    ) -> Result<T, StoreError> {
         let inner = &*self.inner;
         let now = inner.clock.now().min(MAX_TIME);
         if let Some(ShortWay { salt, tag, bucket }) = &ask.policy.short_way
@@ -155,24 +175,29 @@ impl<C: Clock> MemoryStore<C> {
                         if let Some(plain) = bucket.take(visited.meter, take, now)
                             && bucket.charged(plain, now).is_none_or(|meter| visited.write(meter))
                         {
-                            return Ok(Decision::of_one(bucket.tell(plain), now));
+                            return Ok(tell(bucket, plain, now));
                         }
                     }
                     Visit::Elsewhere => {}
-                    Visit::Nowhere => return Ok(self.take_cold(ask.policy, ask.key, *take, hash, now)),
+                    Visit::Nowhere => return Ok(of(self.take_cold(ask.policy, ask.key, *take, hash, now).answer)),
                 }
             }
         }
-        self.take_elsewhere(ask.policy, ask.key, *take, now)
+        self.take_elsewhere(ask.policy, ask.key, *take, now).answer.map(of)
+    }
+
+    #[inline(always)]
+    fn decide_one(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Result<Decision, StoreError> {
+        self.take_one(ask, take, |bucket, plain, now| Decision::of_one(bucket.tell(plain), now), |decision| decision)
     }
 
     /// A short key that is not hot. (What it is given are copies, so that the caller need not keep anything in memory.)
     #[inline(never)]
-    fn take_cold(&self, policy: &InstalledPolicy, key: &str, take: Take, hash: u64, now: Micros) -> Decision {
+    fn take_cold(&self, policy: &InstalledPolicy, key: &str, take: Take, hash: u64, now: Micros) -> Apart<Decision> {
         let key = key.as_bytes();
         let key =
             Hashed { policy: policy.id, beside: policy.beside, key, hash, words: self.inner.hasher.words_of(key) };
-        take_locked(self.shard(hash), &key, &take, now)
+        Apart::new(take_locked(self.shard(hash), &key, &take, now))
     }
 
     /// All other ways.
@@ -183,23 +208,26 @@ impl<C: Clock> MemoryStore<C> {
         key: &str,
         take: Take,
         now: Micros,
-    ) -> Result<Decision, StoreError> {
-        let key = self.hashed(&Ask::new(policy, key))?;
+    ) -> Apart<Result<Decision, StoreError>> {
+        let key = match self.hashed(&Ask::new(policy, key)) {
+            Ok(key) => key,
+            Err(error) => return Apart::new(Err(error)),
+        };
         let shard = self.shard(key.hash);
         let wanted = WantedKey::new(key.hash, key.words, Tag::new(policy.version));
         if let Some(rule) = self.inner.hot.take(wanted, &policy.policy, &take, now) {
             if is_time_to_look_around(key.hash, now) {
                 look_around(shard, now);
             }
-            return Ok(Decision::of_one(rule, now));
+            return Apart::new(Ok(Decision::of_one(rule, now)));
         }
-        Ok(take_locked(shard, &key, &take, now))
+        Apart::new(Ok(take_locked(shard, &key, &take, now)))
     }
 
     #[inline(never)]
     fn decide_otherwise(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
-            ([ask], Verb::Take(take)) => self.take_one(ask, &take.times(ask.times)),
+            ([ask], Verb::Take(take)) => self.decide_one(ask, &take.times(ask.times)),
             ([ask], _) => {
                 let key = self.hashed(ask)?;
                 let now = self.inner.clock.now();
@@ -402,6 +430,11 @@ impl<C: Clock> Immediate for MemoryStore<C> {
     fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         Self::decide_now(self, asks, verb)
     }
+
+    #[inline]
+    fn verdict_now(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Result<Verdict, StoreError> {
+        Self::verdict_now(self, ask, take)
+    }
 }
 
 impl<C> Clone for MemoryStore<C> {
@@ -422,6 +455,20 @@ impl<C> fmt::Debug for MemoryStore<C> {
             .field("shards", &self.inner.shards.len())
             .field("budget_bytes", &self.inner.budget)
             .finish_non_exhaustive()
+    }
+}
+
+/// Comes back from a call in a place of its own. Left alone, the compiler lets the call write where its caller's answer
+/// will be, and then the short way has to write all of it there, too; with this, whoever takes the short way and only
+/// wants the verdict works out no more. It takes a little more than the answer itself, or the compiler sees through it.
+struct Apart<T> {
+    answer: T,
+    _more: u64,
+}
+
+impl<T> Apart<T> {
+    fn new(answer: T) -> Self {
+        Self { answer, _more: 0 }
     }
 }
 

@@ -32,6 +32,24 @@ fn words_are_never_seen_half_replaced() {
     });
 }
 
+/// Word by word, as the short way reads: what has been read counts only if nobody wrote meanwhile.
+#[test]
+fn words_read_one_by_one_belong_together() {
+    loom::model(|| {
+        let words = Arc::new(SeqLock::new());
+        let writer = Arc::clone(&words);
+        let writing = thread::spawn(move || {
+            writer.swap([7, 7, 1, 5, 5]);
+        });
+        let stamp = words.begin();
+        let read: [u64; 5] = std::array::from_fn(|index| words.word(index));
+        if words.was_at_rest_since(stamp) {
+            assert!(read == [0; 5] || read == [7, 7, 1, 5, 5], "a torn read got through: {read:?}");
+        }
+        writing.join().unwrap();
+    });
+}
+
 #[test]
 fn no_take_is_lost_between_two_threads() {
     let mut model = loom::model::Builder::new();

@@ -24,7 +24,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | ask once | [`check`](Limiter::check), [`check_n`](Limiter::check_n); without a runtime [`try_now`](Limiter::try_now) |
+//! | ask once | [`check`](Limiter::check), [`check_n`](Limiter::check_n); without a runtime [`try_now`](Limiter::try_now), and in the least time [`verdict_now`](Limiter::verdict_now) |
 //! | wait for a turn | [`acquire`](Limiter::acquire), [`acquire_timeout`](Limiter::acquire_timeout) |
 //! | charge an estimate and correct it | [`reserve`](Limiter::reserve), then [`Reservation::settle`] |
 //! | hold one of N places | [`hold`](Limiter::hold) |

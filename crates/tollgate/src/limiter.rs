@@ -83,6 +83,19 @@ impl<S: Immediate> Limiter<S> {
         let shared = &*self.shared;
         shared.store.decide_now(&[shared.ask(key)], &Verb::Take(self.take(Take::now(cost))))
     }
+
+    /// May one request of this key pass now? Only the verdict, without the numbers: the quickest question there is.
+    #[inline]
+    pub fn verdict_now(&self, key: &str) -> Result<Verdict, StoreError> {
+        self.verdict_now_n(key, 1)
+    }
+
+    /// The same for a request of this cost.
+    #[inline]
+    pub fn verdict_now_n(&self, key: &str, cost: u64) -> Result<Verdict, StoreError> {
+        let shared = &*self.shared;
+        shared.store.verdict_now(&shared.ask(key), &self.take(Take::now(cost)))
+    }
 }
 
 /// Taking now, paying later

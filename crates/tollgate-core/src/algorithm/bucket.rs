@@ -145,11 +145,17 @@ impl Bucket {
         (poured.over == 0).then(|| Meter { at: now, used: self.used_beside(poured.free) })
     }
 
+    /// When it would pass; nothing to wait for if it has.
+    #[inline(always)]
+    pub(crate) fn retry_after(&self, Poured { over, .. }: Poured) -> Micros {
+        self.time_to_drain(over)
+    }
+
     /// What a caller is told of it.
     #[inline(always)]
-    pub(crate) fn tried(&self, Poured { free, over }: Poured) -> Tried {
+    pub(crate) fn tried(&self, poured @ Poured { free, .. }: Poured) -> Tried {
         Tried {
-            retry_after: self.time_to_drain(over),
+            retry_after: self.retry_after(poured),
             remaining: self.whole_permits(free.max(0).cast_unsigned()),
             reset_after: self.time_to_drain(self.used_beside(free)),
         }

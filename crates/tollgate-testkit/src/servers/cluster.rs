@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::view::{NodeView, parse_nodes};
-use super::{Binary, RedisBuilder, RedisServer, wait::wait_until};
+use super::{Acl, Binary, RedisBuilder, RedisServer, wait::wait_until};
 
 pub use self::slot_move::SlotMove;
 
@@ -41,6 +41,12 @@ impl ClusterBuilder {
     /// A line of `redis.conf` for every node.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.node = self.node.config(name, value);
+        self
+    }
+
+    /// These users on every node.
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.node = self.node.acl(acl);
         self
     }
 
