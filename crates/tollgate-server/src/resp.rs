@@ -9,6 +9,7 @@
 
 mod commands;
 mod connection;
+mod converse;
 pub mod frame;
 pub mod reply;
 mod session;

@@ -12,7 +12,7 @@ use std::{io, pin::pin, time::Duration};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::{Instant, sleep_until},
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -57,12 +57,18 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     // When a command that was begun must have ended.
     let mut end_by: Option<Instant> = None;
     loop {
+        let heard = async {
+            match end_by {
+                None => Some(stream.read(incoming.room()).await),
+                Some(by) => timeout_at(by, stream.read(incoming.room())).await.ok(),
+            }
+        };
         let read = tokio::select! {
             biased;
-            read = stream.read(incoming.room()) => read?,
+            read = heard => read,
             () = &mut ending => return Ok(End::Shutdown),
-            () = sleep_until(end_by.unwrap_or_else(Instant::now)), if end_by.is_some() => return Ok(End::Silent),
         };
+        let Some(read) = read.transpose()? else { return Ok(End::Silent) };
         if read == 0 {
             return Ok(End::Left);
         }

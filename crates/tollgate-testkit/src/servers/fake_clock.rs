@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use tollgate_core::Micros;
+
 use super::{Part, require};
 
 /// The difference between a server's clock and ours. Survives a restart of the server.
@@ -45,11 +47,20 @@ impl FakeClock {
         thread::sleep(UNTIL_NOTICED);
     }
 
-    pub(super) fn environment(&self) -> [(&'static str, OsString); 4] {
+    /// Stops the clock at an instant, which should be a multiple of a 64th of a second: other fractions of a second are
+    /// rounded on their way. Stepping sets it going again, from where it would be.
+    pub fn stand_still_at(&self, now: Micros) {
+        self.write(&format!("{}.{:06}", now.0 / 1_000_000, now.0 % 1_000_000));
+        thread::sleep(UNTIL_NOTICED);
+    }
+
+    pub(super) fn environment(&self) -> [(&'static str, OsString); 5] {
         [
             ("LD_PRELOAD", self.library.clone().into()),
             ("FAKETIME_TIMESTAMP_FILE", self.file.clone().into()),
             ("FAKETIME_NO_CACHE", "1".into()),
+            // Instants, where they are named, are in seconds since the epoch.
+            ("FAKETIME_FMT", "%s".into()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
         ]
     }
@@ -58,7 +69,10 @@ impl FakeClock {
         let mut offset_us = self.offset_us.lock().expect("nothing panics under this lock");
         *offset_us += step_us;
         let (sign, size) = (if *offset_us < 0 { '-' } else { '+' }, offset_us.unsigned_abs());
-        let text = format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000);
+        self.write(&format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000));
+    }
+
+    fn write(&self, text: &str) {
         // Renamed into place: the server may read at any moment, and must not find half a number.
         let draft = self.file.with_extension("draft");
         fs::write(&draft, text).and_then(|()| fs::rename(&draft, &self.file)).expect("the directory is ours");

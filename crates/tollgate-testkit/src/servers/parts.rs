@@ -15,6 +15,11 @@ pub enum Part {
     RedisServer,
     /// `redis-cli`, a client that shares no code with ours.
     RedisCli,
+    /// `redis-benchmark`, which comes with it.
+    RedisBenchmark,
+    /// `libredis_cell.so`, the module that [`CL.THROTTLE`](https://github.com/brandur/redis-cell) comes from, built so that
+    /// libfaketime reaches its clock as well.
+    RedisCell,
     /// `valkey-server`, built on the C library's malloc; unlike Debian's Redis it runs under libfaketime.
     ValkeyServer,
     /// `envoy`, the proxy.
@@ -95,6 +100,18 @@ impl Part {
                 installed: on_path(),
                 remedy: "`apt-get install redis-tools`",
             },
+            Self::RedisBenchmark => Facts {
+                file: "redis-benchmark",
+                variable: "TOLLGATE_REDIS_BENCHMARK",
+                installed: on_path(),
+                remedy: "`apt-get install redis-tools`",
+            },
+            Self::RedisCell => Facts {
+                file: "libredis_cell.so",
+                variable: "TOLLGATE_REDIS_CELL",
+                installed: Vec::new(),
+                remedy: "see there how it is built from the package redis-cell",
+            },
             Self::ValkeyServer => Facts {
                 file: "valkey-server",
                 variable: "TOLLGATE_VALKEY_SERVER",
@@ -137,8 +154,16 @@ mod tests {
 
     #[test]
     fn every_part_is_here() {
-        for part in [Part::RedisServer, Part::RedisCli, Part::ValkeyServer, Part::Envoy, Part::LibFaketime, Part::Nginx]
-        {
+        for part in [
+            Part::RedisServer,
+            Part::RedisCli,
+            Part::RedisBenchmark,
+            Part::RedisCell,
+            Part::ValkeyServer,
+            Part::Envoy,
+            Part::Nginx,
+            Part::LibFaketime,
+        ] {
             assert!(require(part).is_file());
         }
     }

@@ -1,0 +1,248 @@
+//! Those who send nonsense get a clear answer or a closed connection, and nobody else notices.
+
+use std::time::Duration;
+
+use tollgate_server::{config::Bounds, security::Access};
+
+use crate::support::{Client, Server, array, five};
+
+/// A second client that was there before, and is still served.
+struct Bystander(Client);
+
+impl Bystander {
+    fn of(server: &Server) -> Self {
+        let mut client = server.client();
+        client.asks(&["PING"], "+PONG\r\n");
+        Self(client)
+    }
+
+    #[track_caller]
+    fn stays_served(mut self) {
+        self.0.asks(&["PING"], "+PONG\r\n");
+    }
+}
+
+/// An error, and the end of the connection.
+#[track_caller]
+fn breaks_off(bytes: impl AsRef<[u8]>, part: &str) {
+    let server = Server::start();
+    let bystander = Bystander::of(&server);
+    let mut client = server.client();
+    client.try_send(bytes);
+    let heard = client.hears_the_end();
+    assert!(heard.starts_with("-ERR Protocol error: ") && heard.contains(part), "{heard:?}");
+    assert_eq!(heard.matches('\n').count(), 1, "one answer and no more: {heard:?}");
+    bystander.stays_served();
+}
+
+/// An error, and the connection goes on.
+#[track_caller]
+fn is_refused<W: AsRef<[u8]>>(words: &[W], part: &str) {
+    let server = Server::start();
+    let mut client = server.client();
+    client.send(array(words));
+    client.hears_error(part);
+    client.asks(&["PING"], "+PONG\r\n");
+}
+
+#[test]
+fn what_is_too_large_ends_the_connection() {
+    breaks_off(format!("*1\r\n$1048576\r\n{}\r\n", "x".repeat(1 << 20)), "0 to 65536 bytes long");
+    breaks_off("*6\r\n$11\r\nCL.THROTTLE\r\n$1048576\r\n", "0 to 65536 bytes long");
+    breaks_off("*1000000\r\n", "64 words at most");
+    breaks_off("*2147483648\r\n", "64 words at most");
+    breaks_off("x".repeat(1 << 20), "8192 bytes long at most");
+    breaks_off(format!("*3\r\n$40000\r\n{0}\r\n$40000\r\n{0}\r\n", "x".repeat(40_000)), "65536 bytes long at most");
+}
+
+#[test]
+fn what_is_malformed_ends_the_connection() {
+    breaks_off("*x\r\n", "not a number");
+    breaks_off("*1\r\n:1\r\n", "expected '$', got ':'");
+    breaks_off("*1\r\n$4\r\nPINGPONG\r\n", "not followed by CR LF");
+    breaks_off("*1\r\n$-1\r\n", "0 to 65536");
+    breaks_off("ECHO \"a\r\n", "quotes");
+    breaks_off(b"*1\r\n\xff\xfe\r\n", "expected '$'");
+    // What was right before it is answered first, and what comes after it is not.
+    let server = Server::start();
+    let mut client = server.client();
+    client.send("PING\r\n*1\r\n!\r\nPING\r\n");
+    client.hears("+PONG\r\n");
+    client.hears_error("Protocol error");
+    assert_eq!(client.hears_the_end(), "");
+}
+
+#[test]
+fn http_at_the_wrong_port_is_told_so() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.hears_error("unknown command 'GET'");
+}
+
+#[test]
+fn unknown_commands_and_wrong_types_are_refused_by_name() {
+    is_refused(&["SET", "a", "b"], "unknown command 'SET', with args beginning with: 'a' 'b'");
+    is_refused(&["X\r\n+OK", &"y".repeat(60_000)], "unknown command 'X\\r\\n+OK'");
+    is_refused(&["CL.THROTTLE"], "wrong number of arguments for 'cl.throttle'");
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "1", "1", "1"], "wrong number of arguments");
+    is_refused(&["CL.THROTTLE", "u", "one", "1", "1"], "max_burst 'one' is not a whole number");
+    is_refused(&["CL.THROTTLE", "u", "1", "1.5", "1"], "count '1.5' is not a whole number");
+    is_refused(&["CL.THROTTLE", "u", "1", "0", "1"], "count is 0");
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "0"], "period is 0");
+    is_refused(&["CL.THROTTLE", "u", "-1", "1", "1"], "max_burst '-1' is negative");
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "1", "-1"], "quantity '-1' is negative");
+    is_refused(&["THROTTLE", "u", "0", "1", "1"], "max_burst is 0");
+    is_refused(&["TG.CHECK", "api"], "wrong number of arguments for 'tg.check'");
+    is_refused(&["TG.CHECK", "api", "u", "COST"], "syntax error at 'COST'");
+    is_refused(&["TG.CHECK", "api", "u", "COST", "1", "COST", "1"], "syntax error at 'COST'");
+    is_refused(&["TG.REFUND", "api", "u", "WAIT", "1"], "syntax error at 'WAIT'");
+    is_refused(&["TG.CHECK", "", "u"], "the domain is empty");
+    is_refused(&["HELLO", "4"], "NOPROTO");
+    is_refused(&["SELECT", "1"], "DB index is out of range");
+    is_refused(&["CLIENT", "KILL", "x"], "unknown subcommand");
+    is_refused(&["CLIENT", "SETNAME", "a b"], "printable");
+    is_refused(&["CONFIG", "SET", "a", "b"], "only CONFIG GET");
+    is_refused(&["AUTH", "canary-token"], "AUTH is not needed");
+}
+
+#[test]
+fn huge_numbers_are_refused_and_charge_nothing() {
+    let most = u64::MAX.to_string();
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "1", &most], "is not a whole number");
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "1", "9999999999999999999"], "the most");
+    is_refused(&["CL.THROTTLE", "u", "9999999999999999999", "1", "1"], "burst");
+    is_refused(&["CL.THROTTLE", "u", "1", "1", "9999999999999999999"], "per");
+    is_refused(&["CL.THROTTLE", "u", "1", "9999999999999999999", "1"], "limit");
+    is_refused(&["TG.CHECK", "api", "u", "COST", "9999999999999999999"], "the cost is 9999999999999999999");
+    is_refused(&["TG.CHECK", "api", "u", "WAIT", "9999999999999999999"], "WAIT");
+    let server = Server::start();
+    let mut client = server.client();
+    client.send(array(&["CL.THROTTLE", "u", "1", "1", "1", "9999999999999999999"]));
+    client.hears_error("the most");
+    client.asks(&["CL.THROTTLE", "u", "1", "1", "1"], five([0, 2, 1, -1, 1]));
+}
+
+#[test]
+fn keys_that_are_empty_long_or_no_text() {
+    is_refused(&["TG.CHECK", "api", ""], "the key is empty");
+    is_refused(&["TG.CHECK", "api", &"k".repeat(4_097)], "the key is 4097 bytes long; 4096 is the most");
+    is_refused(&["CL.THROTTLE", &"k".repeat(4_097), "1", "1", "1"], "the key is 4097 bytes long");
+    is_refused(&[&b"CL.THROTTLE"[..], b"\xff\xfe", b"1", b"1", b"1"], "the key '\\xff\\xfe' is not UTF-8");
+    is_refused(&[&b"TG.CHECK"[..], b"\xc3(", b"u"], "the domain '\\xc3(' is not UTF-8");
+    let server = Server::start();
+    let mut client = server.client();
+    client.asks(&["CL.THROTTLE", "", "1", "1", "1"], five([0, 2, 1, -1, 1])); // Redis has an empty key as well
+    client.asks(&["CL.THROTTLE", &"k".repeat(4_096), "1", "1", "1"], five([0, 2, 1, -1, 1]));
+}
+
+/// Half a frame, then silence: the connection ends by itself; whoever says nothing at all is let go as well.
+#[test]
+fn silence_in_the_middle_of_a_command_ends_the_connection() {
+    let soon = Duration::from_millis(50);
+    let server = Server::with(Bounds { request: soon, ..Bounds::default() }, Access::open());
+    let bystander = Bystander::of(&server);
+    for half in [&b"*2\r\n$4\r\nEC"[..], b"*", b"PIN", b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPI"] {
+        let mut client = server.client();
+        client.send(half);
+        let heard = client.hears_the_end();
+        assert!(heard.is_empty() || heard == "+PONG\r\n", "{heard:?}");
+    }
+    bystander.stays_served();
+
+    let server = Server::with(Bounds { first_byte: soon, ..Bounds::default() }, Access::open());
+    assert_eq!(server.client().hears_the_end(), "");
+    let server = Server::with(Bounds { idle: soon, ..Bounds::default() }, Access::open());
+    let mut client = server.client();
+    client.asks(&["PING"], "+PONG\r\n");
+    assert_eq!(client.hears_the_end(), "");
+}
+
+/// Byte by byte is slow, but in time; each byte does not buy another delay.
+#[test]
+fn a_command_that_drips_in_has_one_deadline() {
+    let server = Server::with(Bounds { request: Duration::from_millis(300), ..Bounds::default() }, Access::open());
+    let mut client = server.client();
+    let began = std::time::Instant::now();
+    client.send("*1\r\n$60000\r\n");
+    let mut writer = client.another_end();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = std::sync::Arc::clone(&stop);
+    let drip = std::thread::spawn(move || {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            writer.try_send("x");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    assert_eq!(client.hears_the_end(), "");
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    drip.join().unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(300), "not before its time");
+}
+
+#[test]
+fn a_flood_of_connections_is_turned_away_and_those_inside_are_served() {
+    let server = Server::with(Bounds { connections: 8, ..Bounds::default() }, Access::open());
+    let mut inside: Vec<Client> = (0..8)
+        .map(|_| {
+            let mut client = server.client();
+            client.asks(&["PING"], "+PONG\r\n");
+            client
+        })
+        .collect();
+    for _ in 0..200 {
+        let mut client = server.client();
+        client.try_send("PING\r\n");
+        assert_eq!(client.hears_the_end(), "");
+    }
+    for client in &mut inside {
+        client.asks(&["PING"], "+PONG\r\n");
+    }
+    // A place that becomes free is given away again.
+    inside.pop();
+    let served = (0..1_000).any(|_| {
+        let mut client = server.client();
+        client.try_send("QUIT\r\n");
+        client.hears_the_end() == "+OK\r\n"
+    });
+    assert!(served);
+}
+
+/// A client that asks for ever and reads nothing is not read from: its answers cannot pile up.
+#[test]
+fn answers_nobody_reads_do_not_pile_up() {
+    let server = Server::with(Bounds { idle: Duration::from_millis(200), ..Bounds::default() }, Access::open());
+    let mut client = server.client();
+    let word = "x".repeat(60_000);
+    let command = array(&["ECHO", &word]);
+    let took = (0..2_000).take_while(|_| client.takes(&command)).count();
+    assert!(took < 1_000, "{took} answers of 60 kB are somewhere");
+    let mut other = server.client();
+    other.asks(&["PING"], "+PONG\r\n");
+}
+
+/// A tenth of a gigabyte of commands through one connection leaves no trace.
+#[test]
+fn a_long_pipeline_takes_no_more_memory_than_a_short_one() {
+    let server = Server::start();
+    let mut client = server.client();
+    let batch = array(&["PING"]).repeat(10_000);
+    let resident = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+    };
+    let mut run = |times: usize| {
+        for _ in 0..times {
+            let mut writer = client.another_end();
+            let batch = batch.clone();
+            let sender = std::thread::spawn(move || writer.send(batch));
+            client.hears("+PONG\r\n".repeat(10_000));
+            sender.join().unwrap();
+        }
+    };
+    run(20);
+    let before = resident();
+    run(200);
+    let after = resident();
+    assert!(after < before + (64 << 20), "{before} bytes before, {after} after");
+}

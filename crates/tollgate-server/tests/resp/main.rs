@@ -1,0 +1,14 @@
+//! The RESP wire from outside: bytes, real clients, redis-cell beside it, and those who mean no good.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
+
+mod access;
+mod bad_input;
+mod bytes;
+mod cell;
+mod documented;
+mod library;
+mod mutations;
+mod shared;
+mod support;
+mod tools;
