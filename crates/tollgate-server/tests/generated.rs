@@ -3,6 +3,8 @@
 //! It is committed, so that building needs no compiler for protobuf; this test makes it anew with one written in Rust
 //! and compares. With `TOLLGATE_RENEW=1` it writes what it made.
 
+#![allow(clippy::panic, clippy::expect_used, reason = "helpers of tests stop the test")]
+
 use std::{
     env,
     ffi::OsString,

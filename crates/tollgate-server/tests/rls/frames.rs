@@ -77,6 +77,20 @@ impl Pieces {
         Begun { answer, body }
     }
 
+    /// Asks with this message; the message that comes back.
+    pub(crate) async fn answer(&mut self, message: &[u8]) -> Vec<u8> {
+        let mut call = self.begin(METHOD).await;
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        call.send(&[&[0], &length[..], message].concat(), true);
+        let mut body = timeout(PATIENCE, call.answer).await.expect("an answer in time").unwrap().into_body();
+        let mut bytes = Vec::new();
+        while let Some(data) = timeout(PATIENCE, body.data()).await.expect("a body in time") {
+            bytes.extend(data.unwrap());
+        }
+        assert!(bytes.len() >= 5, "refused: {:?}", body.trailers().await);
+        bytes.split_off(5)
+    }
+
     /// Sends these bytes as the whole body; the gRPC status and message that come back.
     pub(crate) async fn call(&mut self, body: &[u8]) -> (String, String) {
         let mut call = self.begin(METHOD).await;

@@ -6,6 +6,7 @@ mod amounts;
 mod answers;
 mod bad_input;
 mod connections;
+mod docs;
 mod frames;
 mod headers;
 mod helpers;

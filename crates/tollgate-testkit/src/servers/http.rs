@@ -13,7 +13,7 @@ pub struct HttpReply {
     pub status: u16,
     /// Names in lower case, values as they are.
     pub headers: Vec<(String, String)>,
-    /// The body, as text; chunks stay as they were sent.
+    /// The body, as text.
     pub body: String,
 }
 
@@ -45,7 +45,25 @@ fn read(text: &str) -> Option<HttpReply> {
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
     let headers = lines.filter_map(|line| line.split_once(':'));
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-    Some(HttpReply { status, headers, body: body.to_owned() })
+    let mut reply = HttpReply { status, headers, body: body.to_owned() };
+    if reply.header("transfer-encoding") == Some("chunked") {
+        reply.body = joined(body)?;
+    }
+    Some(reply)
+}
+
+/// The pieces of a body that came in pieces, each with its length in front.
+fn joined(mut pieces: &str) -> Option<String> {
+    let mut whole = String::new();
+    loop {
+        let (length, rest) = pieces.split_once("\r\n")?;
+        let length = usize::from_str_radix(length.trim(), 16).ok()?;
+        if length == 0 {
+            return Some(whole);
+        }
+        whole.push_str(rest.get(..length)?);
+        pieces = rest.get(length..)?.strip_prefix("\r\n")?;
+    }
 }
 
 /// Far above what any answer takes on a busy machine.
