@@ -11,7 +11,4 @@ mod explain;
 mod mistakes;
 mod picture;
 mod redis;
-mod running;
-mod serve;
-mod server_pages;
 mod simulate;

@@ -161,6 +161,7 @@ mod tests {
             Part::RedisCell,
             Part::ValkeyServer,
             Part::Envoy,
+            Part::Nginx,
             Part::LibFaketime,
             Part::Nginx,
         ] {
