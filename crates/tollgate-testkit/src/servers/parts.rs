@@ -163,7 +163,6 @@ mod tests {
             Part::Envoy,
             Part::Nginx,
             Part::LibFaketime,
-            Part::Nginx,
         ] {
             assert!(require(part).is_file());
         }
