@@ -2,8 +2,8 @@
 
 use tollgate_rules::{Format, Problems, RuleFile, read_str};
 
-/// The sample, as text; it is also `rules/good/sample.yaml`.
-pub const SAMPLE_RULES: &str = include_str!("../../../rules/good/sample.yaml");
+/// The sample, as text; it is also `rules/sample.yaml`.
+pub const SAMPLE_RULES: &str = include_str!("../../../rules/sample.yaml");
 
 /// The sample, read.
 pub fn sample_rules() -> Result<Vec<RuleFile>, Problems> {

@@ -73,7 +73,8 @@ impl Shared {
             (0..asks.len()).map(|index| kept(index).unwrap_or_else(|| policies[index].fresh())).collect();
         let step = match (verb, &mut subjects[..]) {
             (Verb::Take(take), subjects) => {
-                let parties = policies.iter().zip(subjects).map(|(policy, subject)| policy.party(subject));
+                let each = policies.iter().zip(subjects).zip(asks);
+                let parties = each.map(|((policy, subject), ask)| policy.party(subject).times(ask.times));
                 take_together(&mut parties.collect::<Vec<_>>(), &take, self.now)
             }
             (verb, [subject]) => policies[0].decide(subject, &verb, self.now),

@@ -140,6 +140,8 @@ impl Shard {
                 let look = policy.rules().first().map(|rule| rule.limiting().look(&State::Meter(meter), now));
                 look.map_or((now, false), |look| (look.rests_at, look.remaining == 0))
             }
+            // Its state is out, to be decided about together with others, and comes back: not rested, not to be let go.
+            (None, Some(subject)) if subject.states.len() < policy.rules().len() => (Micros(u64::MAX), true),
             (None, Some(subject)) => {
                 let states = policy.rules().iter().zip(&subject.states);
                 let mut looks = states.map(|(rule, state)| rule.limiting().look(state, now));
