@@ -56,8 +56,8 @@ fn main() {
     let mut rates = vec![[const { Vec::new() }; 2]; contenders.len()];
     for _ in 0..ROUNDS {
         for (contender, rates) in contenders.iter().zip(&mut rates) {
-            rates[0].push(benchmark(contender, 1, 250_000));
-            rates[1].push(benchmark(contender, 16, 800_000));
+            rates[0].push(benchmark(contender, 1, 120_000));
+            rates[1].push(benchmark(contender, 16, 300_000));
         }
     }
     let median = |rates: &mut Vec<f64>| {
@@ -77,9 +77,6 @@ fn main() {
         fill(contender);
         let bytes = resident(contender) - before;
         println!("| {} | {:.0} MiB, {} bytes per key |", contender.name, bytes as f64 / 1_048_576.0, bytes / KEYS);
-    }
-    for mut contender in contenders {
-        contender.stop();
     }
 }
 
@@ -108,8 +105,14 @@ impl Contender {
     }
 
     fn stop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
