@@ -29,7 +29,8 @@ async fn serve(config: ServerConfig) -> Outcome {
     let mut signals = Signals::new()?;
     let story = config.clone();
     let server = Server::start(config, shutdown).await.map_err(Failure::Start)?;
-    greeting::print(&story, &server)?;
+    // Whoever does not listen to the greeting is served all the same.
+    let _ = greeting::print(&story, &server);
     let reload = server.reload.clone();
     let mut finished = std::pin::pin!(server.finished());
     loop {
