@@ -25,7 +25,9 @@ fn edge() -> Edge {
         .replace("127.0.0.1:8001", &format!("127.0.0.1:{upstream}"));
     desk.write("nginx.conf", &text);
     let (conf, home) = (desk.path("nginx.conf"), desk.folder.path().display().to_string());
-    let words = ["-p", &home, "-c", conf.to_str().unwrap(), "-e", "stderr", "-g", "daemon off; pid nginx.pid;"];
+    // One process: workers would outlive a master that is killed.
+    let alone = "daemon off; master_process off; pid nginx.pid;";
+    let words = ["-p", &home, "-c", conf.to_str().unwrap(), "-e", "stderr", "-g", alone];
     let nginx = Process::new(require(Part::Nginx), words);
     nginx.start();
     let up = || http_get(port, "/free", &[]).is_ok_and(|reply| reply.status == 200);
