@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
 
+mod asking;
 mod bounds;
 mod config;
 mod desk;
@@ -9,6 +10,11 @@ mod docs;
 mod doctor;
 mod explain;
 mod mistakes;
+mod page;
 mod picture;
 mod redis;
+mod running;
+mod serve;
+mod server_pages;
+mod signals;
 mod simulate;
