@@ -1,6 +1,11 @@
 //! `tollgate check` and `tollgate top`, asking a server that runs.
 
-use std::process::Command;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    thread,
+};
 
 use tollgate_testkit::servers::RedisServer;
 
@@ -47,6 +52,7 @@ fn what_nobody_could_say_is_an_error_with_a_way_out() {
         (&["u", "--server", &url, "--token-file", "none"], "none: there is no such file"),
         (&["u", "--server", &url, "--token-file", "empty"], "empty: "),
         (&["u", "--server", "ftp://x"], "http://127.0.0.1:8080"),
+        (&["u", "--server", "http://name:word@127.0.0.1:1"], "--token-file"),
         (&["u", "--store", "redis://127.0.0.1:1"], "--rules"),
     ] {
         let run = desk.run(&[&["check", "api"], words].concat());
@@ -137,4 +143,43 @@ fn top_keeps_a_terminal_up_to_date() {
     let pages: Vec<&str> = told.split("\u{1b}[H\u{1b}[J").skip(1).collect();
     assert_eq!(pages.len(), 2, "{told:?}");
     assert!(pages.iter().all(|page| page.contains("api/per-key") && page.starts_with("up ")), "{told:?}");
+}
+
+/// Whatever answers there, the command ends, and says what it met.
+#[test]
+fn whoever_is_no_tollgate_server_is_not_believed() {
+    let desk = Desk::new();
+    let endless = |mut stream: TcpStream| {
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let _ = stream.write_all(head);
+        let piece = [&b"10000\r\n"[..], &[b' '; 0x10000], b"\r\n"].concat();
+        // Until the other side has had enough.
+        while stream.write_all(&piece).is_ok() {}
+    };
+    let strange = |mut stream: TcpStream| drop(stream.write_all(b"+PONG\r\n"));
+    let gone = |stream: TcpStream| drop(stream);
+    // Says nothing for as long as the other side waits.
+    let mute = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
+    let other = |mut stream: TcpStream| {
+        // Read first: a connection that is closed on unread bytes is reset, and takes the answer with it.
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]");
+    };
+    type Answer = fn(TcpStream);
+    let cases: [(Answer, &str); 5] = [
+        (endless, "longer than 16 MiB"),
+        (strange, "not HTTP"),
+        (gone, "not HTTP"),
+        (mute, "no answer within 5 seconds"),
+        (other, "not the state of a tollgate server"),
+    ];
+    for (answer, part) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let server = thread::spawn(move || answer(listener.accept().unwrap().0));
+        let run = desk.run(&["top", "--admin", &place, "--count", "1"]);
+        assert_eq!(run.code, 2, "{part}");
+        assert!(run.complaints.contains(part), "{part}: {}", run.complaints);
+        server.join().unwrap();
+    }
 }

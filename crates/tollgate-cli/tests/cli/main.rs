@@ -18,3 +18,4 @@ mod serve;
 mod server_pages;
 mod signals;
 mod simulate;
+mod tls;
