@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use tollgate_core::Micros;
+use tollgate_core::{Micros, Source};
 use tollgate_rules::read_paths;
 use tollgate_server::{
     engine::{Asked, Engine, Question, Subject, Who},
@@ -128,6 +128,13 @@ impl CheckArgs {
             let verb = Asked::Take { max_wait: Micros::from_millis(self.wait) };
             let question = Question { domain: &self.domain, subjects: &subjects, verb };
             let answer = engine.ask(&question).await.map_err(|error| Failure::Option(error.to_string()))?;
+            // The store's word or none: a rule that answers without it, in a process that is about to end, answers nothing.
+            let source = answer.decision.as_ref().map(|decision| decision.source);
+            if let Some(Source::Local | Source::Open | Source::Closed) = source {
+                let failure = engine.store().health().last_failure;
+                let why = failure.map_or_else(|| "it did not answer".to_owned(), |(_, why)| why);
+                return Err(Failure::Option(format!("--store {}: {why}", Storage::shown(url))));
+            }
             Ok(answer_line(
                 &answer,
                 &subjects[0],
@@ -150,4 +157,4 @@ pub(crate) fn token(file: Option<&std::path::Path>, variable: &str) -> Result<Op
 }
 
 /// Nobody else is waiting, so a store may take its time.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

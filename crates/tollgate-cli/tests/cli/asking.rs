@@ -96,7 +96,7 @@ fn check_can_ask_a_store_without_a_server() {
     let redis = RedisServer::start();
     let store = redis.url();
     let desk = Desk::new().file("rules.yaml", RULES);
-    let server = Running::start(&desk, &["--rules", "rules.yaml", "--store", &store]);
+    let server = Running::start(&desk, &["--rules", "rules.yaml", "--store", &store, "--store-deadline", "20000"]);
     let (url, _) = urls(&server);
     let by_store = ["check", "api", "u", "--store", &store, "--rules", "rules.yaml"];
     assert_eq!(desk.run(&["check", "api", "u", "--server", &url]).field("remaining")[0], 1);
@@ -105,6 +105,11 @@ fn check_can_ask_a_store_without_a_server() {
     assert_eq!(desk.run(&["check", "api", "u", "--server", &url]).code, 1);
     assert_eq!(desk.run(&by_store).code, 1);
     assert_eq!(desk.run(&[&by_store[..], &["--prefix", "other"]].concat()).code, 0, "another prefix, another count");
+    // What a rule would answer by itself is not the store's word.
+    redis.kill();
+    let gone = desk.run(&by_store);
+    assert_eq!((gone.code, gone.out.as_str()), (2, ""));
+    assert!(gone.complaints.starts_with(&format!("--store {store}: ")), "{}", gone.complaints);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod asking;
 mod bounds;
 mod config;
+mod deployed;
 mod desk;
 mod docs;
 mod doctor;

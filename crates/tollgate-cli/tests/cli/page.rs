@@ -49,15 +49,18 @@ impl Page<'_> {
             console = if fence { line == "```console" } else { console };
         }
         assert!(commands >= self.at_least, "only {commands} commands were found");
+        let (shown, told) = (self.timeless(&page), self.timeless(&renewed));
+        // A page that is true is left alone: a number of this moment is no better than one of another.
         if env::var_os("TOLLGATE_RENEW").is_some() {
-            fs::write(&file, &renewed).unwrap();
-        } else {
-            let (page, renewed) = (self.timeless(&page), self.timeless(&renewed));
-            for (number, (shown, told)) in (1..).zip(page.lines().zip(renewed.lines())) {
-                assert_eq!(shown, told, "{}:{number}: TOLLGATE_RENEW=1 writes the page anew", self.name);
+            if shown != told {
+                fs::write(&file, &renewed).unwrap();
             }
-            assert_eq!(page.lines().count(), renewed.lines().count(), "{} ends too early or too late", self.name);
+            return;
         }
+        for (number, (shown, told)) in (1..).zip(shown.lines().zip(told.lines())) {
+            assert_eq!(shown, told, "{}:{number}: TOLLGATE_RENEW=1 writes the page anew", self.name);
+        }
+        assert_eq!(shown.lines().count(), told.lines().count(), "{} ends too early or too late", self.name);
     }
 
     /// What a shell prints in which our command is on the path.

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) const RULES: &str = "domain: api\npolicies:\n  - { name: p, match: { user: \"*\" }, rules: [{ name: r, algorithm: token_bucket, limit: 2, per: 1h }] }\n";
 
 /// Every port on a free one, by variables alone.
-const FREE: [(&str, &str); 4] =
+pub(crate) const FREE: [(&str, &str); 4] =
     [("TOLLGATE_HTTP", "0"), ("TOLLGATE_GRPC", "0"), ("TOLLGATE_RESP", "0"), ("TOLLGATE_ADMIN", "0")];
 
 fn shell(line: &str) -> Vec<u8> {
@@ -176,7 +176,8 @@ fn secrets_come_from_files_and_stay_there() {
     let store = format!("redis://:canary-password@{}\n", redis.address());
     let desk = Desk::new().file("token", "canary-admin-token\n").file("store", store).file("rules.yaml", RULES);
     let words = ["--rules", "rules.yaml", "--log", "debug", "--admin-token-file", "token", "--store-file", "store"];
-    let server = Running::start(&desk, &words);
+    // However busy the machine is, the store is waited for.
+    let server = Running::start(&desk, &[&words[..], &["--store-deadline", "20000"]].concat());
     assert!(server.greeting.contains(&format!("limits in redis://{}", redis.address())), "{}", server.greeting);
     let url = format!("http://{}", server.http());
     let check = desk.run(&["check", "api", "u", "--server", &url]);
