@@ -11,7 +11,7 @@
 //! - [`FakeClock`] turns a server's clock forth and back.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays, holds and cuts.
 //! - [`EnvoyServer`] is a proxy in front of a server of ours, asked with [`http_get`].
-//! - [`Process`] is any other program: start, kill, start again.
+//! - [`Process`] is any other program: start, kill, start again. [`leashed`] and [`spawn`] are for what it does not do.
 //! - [`require`] finds the binaries behind all this, or says how to get them. A missing part fails a test; nothing skips.
 
 mod acl;
@@ -43,5 +43,6 @@ pub use proxy::FaultProxy;
 pub use redis::RedisServer;
 pub use resp::{Connection, Reply};
 pub use sentinels::Sentinels;
+pub use spawn::{leashed, spawn};
 pub use tls::{Certificates, ClientCertificate};
 pub use wait::wait_until;

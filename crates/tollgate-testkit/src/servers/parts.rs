@@ -26,6 +26,10 @@ pub enum Part {
     Envoy,
     /// `nginx`, with its `auth_request` module.
     Nginx,
+    /// `curl`, which the examples of the documentation call.
+    Curl,
+    /// `systemd-analyze`, which reads a unit file as systemd would.
+    SystemdAnalyze,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -131,6 +135,18 @@ impl Part {
                 installed: on_path().into_iter().chain(["/usr/sbin".into()]).collect(),
                 remedy: "`apt-get install nginx-light`",
             },
+            Self::Curl => Facts {
+                file: "curl",
+                variable: "TOLLGATE_CURL",
+                installed: on_path(),
+                remedy: "`apt-get install curl`",
+            },
+            Self::SystemdAnalyze => Facts {
+                file: "systemd-analyze",
+                variable: "TOLLGATE_SYSTEMD_ANALYZE",
+                installed: on_path(),
+                remedy: "`apt-get install systemd`",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -162,6 +178,8 @@ mod tests {
             Part::ValkeyServer,
             Part::Envoy,
             Part::Nginx,
+            Part::Curl,
+            Part::SystemdAnalyze,
             Part::LibFaketime,
         ] {
             assert!(require(part).is_file());
