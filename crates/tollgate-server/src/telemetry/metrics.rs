@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
-use super::{TopDenied, store::StoreCollector};
+use super::{TopDenied, TraceConfig, TraceError, Traces, store::StoreCollector};
 use crate::wiring::Storage;
 
 /// Everything the server counts.
@@ -44,6 +44,7 @@ pub struct Telemetry {
     pub undecided: Counter,
     /// Who is denied most.
     pub top_denied: TopDenied,
+    traces: Traces,
     reported_domains: Mutex<HashSet<Box<str>>>,
 }
 
@@ -162,6 +163,7 @@ impl Default for Telemetry {
             stale_rules,
             undecided,
             top_denied: TopDenied::new(TOP_PLACES),
+            traces: Traces::default(),
             reported_domains: Mutex::default(),
         }
     }
@@ -217,6 +219,18 @@ impl Telemetry {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// Spans, where they are asked for.
+    #[inline]
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Sends spans there from now on.
+    pub(crate) fn trace_to(&mut self, config: &TraceConfig) -> Result<(), TraceError> {
+        self.traces = Traces::start(config, &mut self.registry)?;
+        Ok(())
     }
 
     /// Tells of this store, too, from now on.
