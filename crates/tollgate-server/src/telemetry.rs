@@ -8,7 +8,7 @@ pub mod traces;
 
 pub(crate) use self::traces::{Told, Trace};
 pub use self::{
-    metrics::{OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
+    metrics::{ADHOC, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
     top::{DeniedKey, TopDenied},
     traces::{TraceConfig, TraceError, Traces},
 };

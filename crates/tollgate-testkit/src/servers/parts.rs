@@ -26,6 +26,10 @@ pub enum Part {
     Envoy,
     /// `nginx`, with its `auth_request` module.
     Nginx,
+    /// `chromium`, the browser.
+    Chromium,
+    /// `chromedriver`, which clicks and types in it.
+    ChromeDriver,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -131,6 +135,18 @@ impl Part {
                 installed: on_path().into_iter().chain(["/usr/sbin".into()]).collect(),
                 remedy: "`apt-get install nginx-light`",
             },
+            Self::Chromium => Facts {
+                file: "chromium",
+                variable: "TOLLGATE_CHROMIUM",
+                installed: on_path(),
+                remedy: "`apt-get install chromium`",
+            },
+            Self::ChromeDriver => Facts {
+                file: "chromedriver",
+                variable: "TOLLGATE_CHROMEDRIVER",
+                installed: on_path(),
+                remedy: "`apt-get install chromium-driver`",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -162,6 +178,8 @@ mod tests {
             Part::ValkeyServer,
             Part::Envoy,
             Part::Nginx,
+            Part::Chromium,
+            Part::ChromeDriver,
             Part::LibFaketime,
         ] {
             assert!(require(part).is_file());

@@ -12,10 +12,12 @@ use tollgate_testkit::servers::{Process, http_get, wait_until};
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) http: u16,
+    #[cfg(feature = "otel")]
     pub(crate) grpc: u16,
+    #[cfg(feature = "otel")]
     pub(crate) resp: u16,
     pub(crate) admin: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 const RULES: &str = r#"
@@ -43,7 +45,16 @@ impl Server {
             process = process.env(name, *value);
         }
         process.start();
-        let server = Self { process, http: ports[0], grpc: ports[1], resp: ports[2], admin: ports[3], _folder: folder };
+        let server = Self {
+            process,
+            http: ports[0],
+            #[cfg(feature = "otel")]
+            grpc: ports[1],
+            #[cfg(feature = "otel")]
+            resp: ports[2],
+            admin: ports[3],
+            folder,
+        };
         wait_until("the server is ready", PATIENCE, || {
             assert!(server.process.is_running(), "it ended: {}", server.process.log());
             http_get(server.admin, "/readyz", &[]).is_ok_and(|reply| reply.status == 200)
@@ -64,11 +75,18 @@ impl Server {
         answer
     }
 
+    /// Puts other rules into the file; read by the server within a second.
+    pub(crate) fn write_rules(&self, rules: &str) {
+        fs::write(self.folder.path().join("rules.yaml"), rules).unwrap();
+    }
+
     /// A command; what comes back until the server has said goodbye.
+    #[cfg(feature = "otel")]
     pub(crate) fn command(&self, command: &str) -> String {
         self.send(self.resp, &format!("{command}\r\nQUIT\r\n"))
     }
 
+    #[cfg(feature = "otel")]
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let page = self.send(self.admin, "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or_default()
