@@ -11,6 +11,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{ports, spawn};
@@ -63,6 +64,14 @@ impl Process {
             child.kill().expect("a child can be killed");
             child.wait().expect("a killed child ends");
         }
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has; what it says at the end, nothing if it was ended by a signal.
+    #[track_caller]
+    pub fn stop(&self) -> Option<i32> {
+        let mut child = self.child().take().expect("it runs");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("a child can be asked");
+        child.wait().expect("a child can be waited for").code()
     }
 
     /// Whether it runs.
