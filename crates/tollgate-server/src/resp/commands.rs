@@ -9,21 +9,24 @@ mod limits;
 mod numbers;
 mod table;
 mod throttle;
+mod waiting;
 
+pub(crate) use self::waiting::Waiting;
 use super::{frame::Command, reply::Replies, session::Session};
 
-/// Answers one command.
-pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+/// Answers one command; or says what has to be asked of the store first, if that is far away. All else that may refuse
+/// the command has been looked at then, so that what comes after it may change the session.
+pub(crate) fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Option<Waiting> {
     let name = command.name();
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let told = match name.len() {
         // Those that come by the million first.
-        11 if is("CL.THROTTLE") => throttle::cl_throttle(session, command, replies).await,
-        8 if is("THROTTLE") => throttle::throttle(session, command, replies).await,
-        4 if is("GCRA") => throttle::gcra(session, command, replies).await,
-        8 if is("TG.CHECK") => limits::check(session, command, replies).await,
-        9 if is("TG.REFUND") => limits::refund(session, command, replies).await,
-        8 if is("TG.RESET") => limits::reset(session, command, replies).await,
+        11 if is("CL.THROTTLE") => return begun(throttle::cl_throttle(session, command, replies), replies),
+        8 if is("THROTTLE") => return begun(throttle::throttle(session, command, replies), replies),
+        4 if is("GCRA") => return begun(throttle::gcra(session, command, replies), replies),
+        8 if is("TG.CHECK") => return begun(limits::check(session, command, replies), replies),
+        9 if is("TG.REFUND") => return begun(limits::refund(session, command, replies), replies),
+        8 if is("TG.RESET") => return begun(limits::reset(session, command, replies), replies),
         4 if is("PING") => greeting::ping(session, command, replies),
         4 if is("ECHO") => greeting::echo(session, command, replies),
         4 if is("AUTH") => greeting::auth(session, command, replies),
@@ -40,6 +43,23 @@ pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies:
     if let Err(Refused(line)) = told {
         replies.error(&line);
     }
+    None
+}
+
+/// Whether a command may change, or tells, what the answers before it have come to: it waits for them.
+pub(crate) fn waits_for_all_before(command: Command<'_>) -> bool {
+    let name = command.name();
+    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+#[inline]
+fn begun(begun: Begun, replies: &mut Replies) -> Option<Waiting> {
+    begun.unwrap_or_else(|Refused(line)| {
+        replies.error(&line);
+        None
+    })
 }
 
 /// Why a command is not carried out: a line that starts with the kind of error.
@@ -47,6 +67,9 @@ pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies:
 pub(crate) struct Refused(pub(crate) String);
 
 type Told = Result<(), Refused>;
+
+/// Answered, refused, or still to be asked of the store.
+type Begun = Result<Option<Waiting>, Refused>;
 
 impl Refused {
     fn because(what: impl std::fmt::Display) -> Self {
