@@ -48,7 +48,11 @@ fn describe(out: &mut impl Write, file: &RuleFile) -> io::Result<()> {
                     entries => entries.iter().map(|(key, value)| pair(key, value)).collect::<Vec<_>>().join(", "),
                 };
                 let (name, line) = (entry.policy.name(), entry.line);
-                writeln!(out, "{}:{line}: {}/{name} ({pattern}): {}", file.file, file.domain, rules(&entry.policy))?;
+                write!(out, "{}:{line}: {}/{name} ({pattern}): {}", file.file, file.domain, rules(&entry.policy))?;
+                match entry.overrides.len() {
+                    0 => writeln!(out)?,
+                    several => writeln!(out, "; {}", report::counted(several, "override"))?,
+                }
             }
         }
         Rules::Descriptors(_) => {

@@ -193,7 +193,8 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
         match byte {
             b'%' => {
                 let (digits, after) = after.split_at_checked(2)?;
-                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                bytes.push(digit(digits[0])? * 16 + digit(digits[1])?);
                 rest = after;
                 continue;
             }
@@ -222,3 +223,17 @@ const ORIGINAL_HOST: [HeaderName; 2] =
 
 /// What a request is called of which nothing is known; no rule file names it, so a policy for everything applies.
 const NOBODY: &str = "-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_encoding_is_undone_or_refused() {
+        assert_eq!(decoded("user:header:x-api-key").as_deref(), Some("user:header:x-api-key"));
+        assert_eq!(decoded("a%20b+c%C3%a9").as_deref(), Some("a b cé"));
+        for bad in ["%", "%4", "%+f", "%4g", "%ff", "a%é"] {
+            assert_eq!(decoded(bad), None, "{bad}");
+        }
+    }
+}
