@@ -3,6 +3,7 @@
 mod args;
 mod greeting;
 mod logs;
+mod traces;
 
 use std::{io, process::ExitCode};
 

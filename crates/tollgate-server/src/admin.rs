@@ -1,7 +1,7 @@
 //! The admin port: metrics, health, switches, and a page to look at. Never on the data ports.
 //!
 //! ```text
-//! GET  /metrics  /healthz  /readyz  /            the last is a dashboard
+//! GET  /metrics  /healthz  /readyz  /            the last is a dashboard, whose parts are below /page/
 //! GET  /api/state                                everything the dashboard and `tollgate top` show
 //! GET  /api/switches    POST /api/switches       {"turn":"off"|"on"|"watch"|"enforce","domain","policy","rule"}
 //! GET  /api/overrides   POST, DELETE             {"domain","policy","key","rules":[…],"expires_in":"1h"}
@@ -9,6 +9,7 @@
 //! ```
 
 mod overrides;
+mod page;
 mod state;
 mod switch;
 
@@ -19,7 +20,7 @@ use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue},
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue},
     service::service_fn,
 };
 use serde::Serialize;
@@ -102,8 +103,8 @@ impl Admin {
         if local {
             refuse_strange_hosts(&head.headers)?;
         }
-        if path == "/" {
-            return Ok(dashboard());
+        if let Some(part) = page::part(path) {
+            return if head.method == Method::GET { Ok(part) } else { Err(Problem::method("GET")) };
         }
         self.admit(&head.headers)?;
         match (&head.method, path) {
@@ -192,16 +193,5 @@ fn json(value: &impl Serialize) -> Reply {
     let mut reply = Response::new(Full::new(Bytes::from(body)));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    reply
-}
-
-fn dashboard() -> Reply {
-    let mut reply = Response::new(Full::new(Bytes::from_static(include_bytes!("admin/dashboard.html"))));
-    let headers = reply.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    // Everything the page needs is on it.
-    let own = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-               frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(own));
     reply
 }

@@ -8,6 +8,7 @@ use tollgate_tower::{address::ClientAddress, headers::HeaderStyle};
 use crate::{
     http::auth::EntrySource,
     security::{Secret, TlsFiles},
+    telemetry::TraceConfig,
     wiring::StorageSettings,
 };
 
@@ -48,6 +49,8 @@ pub struct ServerConfig {
     pub look_every: Duration,
     /// Between the word to stop and the end of accepting: time for balancers to notice.
     pub stop_delay: Duration,
+    /// Where traces go; none are made unless this is said, and they need the feature `otel`.
+    pub traces: Option<TraceConfig>,
 }
 
 /// How much anybody may ask of a listener.
@@ -105,6 +108,7 @@ impl Default for ServerConfig {
             carry: Carry::default(),
             look_every: Duration::from_millis(500),
             stop_delay: Duration::ZERO,
+            traces: None,
         }
     }
 }

@@ -30,7 +30,7 @@ pub use self::{
 };
 use crate::{
     rulebook::{Limited, Rulebook},
-    telemetry::Telemetry,
+    telemetry::{Telemetry, Told},
     wiring::{Storage, StoredPolicy},
 };
 
@@ -75,16 +75,16 @@ impl Engine {
         let plan = Plan::of(question, &book, self)?;
         let decision = match self.verbs(&plan, question.verb) {
             Verbs::Nothing => None,
-            Verbs::Together(verb) => Some(self.noted(self.inner.store.decide(&plan.asks(), verb).await)?),
+            Verbs::Together(verb) => Some(self.decide(&plan.asks(), verb).await?),
             Verbs::InTurn(verbs) => {
                 let mut told = Vec::with_capacity(verbs.len());
                 for (ask, verb) in plan.asks().iter().zip(verbs) {
-                    told.push(self.noted(self.inner.store.decide(&[*ask], verb).await)?);
+                    told.push(self.decide(&[*ask], verb).await?);
                 }
                 joined(told)
             }
         };
-        Ok(self.conclude(plan, decision, question.verb))
+        Ok(self.conclude(plan, decision, question))
     }
 
     /// The answer, if it can be had without waiting: limits are kept in this process.
@@ -107,7 +107,7 @@ impl Engine {
                 joined(told.collect::<Result<_, _>>()?)
             }
         };
-        Ok(self.conclude(plan, decision, question.verb))
+        Ok(self.conclude(plan, decision, question))
     }
 
     /// A token bucket whose numbers come with the call. A key is the same whatever the numbers: what is kept of it is the
@@ -115,8 +115,8 @@ impl Engine {
     pub async fn throttle(&self, key: &str, throttle: Throttle, cost: u64) -> Result<Decision, AskError> {
         let limited = self.prepare_throttle(key, throttle, cost)?;
         let verb = Verb::Take(Take::now(cost));
-        let decision = self.noted(self.inner.store.decide(&[ask(&limited, key)], verb).await)?;
-        Ok(self.conclude_throttle(&limited, key, decision))
+        let decision = self.decide(&[ask(&limited, key)], verb).await?;
+        Ok(self.conclude_throttle(&limited, key, decision, cost))
     }
 
     /// The same, if it can be had without waiting.
@@ -125,14 +125,14 @@ impl Engine {
         self.inner.store.is_immediate().then(|| {
             let limited = self.prepare_throttle(key, throttle, cost)?;
             let decision = self.decide_now(&[ask(&limited, key)], &Verb::Take(Take::now(cost)))?;
-            Ok(self.conclude_throttle(&limited, key, decision))
+            Ok(self.conclude_throttle(&limited, key, decision, cost))
         })
     }
 
     /// Forgets a key of such a bucket.
     pub async fn reset_throttle(&self, key: &str, throttle: Throttle) -> Result<Decision, AskError> {
         let limited = self.prepare_throttle(key, throttle, 0)?;
-        self.noted(self.inner.store.decide(&[ask(&limited, key)], Verb::Reset).await)
+        self.decide(&[ask(&limited, key)], Verb::Reset).await
     }
 
     /// What is counted.
@@ -187,21 +187,32 @@ impl Engine {
     }
 
     #[inline]
-    fn conclude(&self, plan: Plan<'_>, decision: Option<Decision>, asked: Asked) -> Answer {
-        let is_take = matches!(asked, Asked::Take { .. });
+    fn conclude(&self, plan: Plan<'_>, decision: Option<Decision>, question: &Question<'_>) -> Answer {
+        let is_take = matches!(question.verb, Asked::Take { .. });
         let decision = if plan.refused && is_take { Some(refused(decision, self.inner.store.now())) } else { decision };
-        plan.conclude(decision, is_take, self)
+        let answer = plan.conclude(decision, is_take, self);
+        self.inner.telemetry.traces().tell(|| answer.told(question.domain));
+        answer
+    }
+
+    async fn decide(&self, asks: &[Ask<'_, StoredPolicy>], verb: Verb) -> Result<Decision, AskError> {
+        let call = self.inner.telemetry.traces().store_call(&self.inner.store);
+        let decided = self.inner.store.decide(asks, verb).await;
+        call.ended(&decided);
+        self.noted(decided)
     }
 
     #[inline]
     fn decide_now(&self, asks: &[Ask<'_, StoredPolicy>], verb: &Verb) -> Result<Decision, AskError> {
-        let decided = self.inner.store.decide_now(asks, verb);
-        self.noted(decided.unwrap_or_else(|| {
+        let call = self.inner.telemetry.traces().store_call(&self.inner.store);
+        let decided = self.inner.store.decide_now(asks, verb).unwrap_or_else(|| {
             Err(StoreError::Refused {
                 address: "this process".to_owned(),
                 reason: "it has to be waited for".to_owned(),
             })
-        }))
+        });
+        call.ended(&decided);
+        self.noted(decided)
     }
 
     #[inline]
@@ -223,7 +234,7 @@ impl Engine {
     }
 
     #[inline]
-    fn conclude_throttle(&self, limited: &Limited, key: &str, mut decision: Decision) -> Decision {
+    fn conclude_throttle(&self, limited: &Limited, key: &str, mut decision: Decision, cost: u64) -> Decision {
         limited.meters.count(&decision.rules, &decision, decision.verdict);
         if !decision.is_allowed() {
             let policy = &limited.policy;
@@ -233,6 +244,15 @@ impl Engine {
                 decision.verdict = Verdict::Allow { wait: Micros::ZERO };
             }
         }
+        self.inner.telemetry.traces().tell(|| Told {
+            domain: Some(limited.policy.domain()),
+            policy: Some(limited.policy.name()),
+            rule: None,
+            verdict: decision.verdict,
+            source: decision.source.name(),
+            cost,
+            subjects: 1,
+        });
         decision
     }
 

@@ -68,11 +68,15 @@ impl Http {
                 async move {
                     let began = Instant::now();
                     let version = request.version();
-                    let mut reply = http.answer(request, peer, bounds).await;
+                    let traces = http.0.engine.telemetry().traces();
+                    let trace = traces.request(Wire::Http, || route::name(&request), Some(request.headers()));
+                    let mut reply = trace.around(http.answer(request, peer, bounds)).await;
                     if stopping.has_begun() && version <= http::Version::HTTP_11 {
                         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
                     latency.observe(began.elapsed().as_secs_f64());
+                    let status = reply.status();
+                    trace.ended(|| ("http.response.status_code", status.as_u16().into(), status.is_server_error()));
                     Ok::<_, Infallible>(reply)
                 }
             });

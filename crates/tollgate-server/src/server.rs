@@ -20,7 +20,7 @@ use crate::{
     sample::sample_rules,
     security::{Access, Tls, TlsError, TokenError, Tokens},
     shutdown::{self, Shutdown},
-    telemetry::{Telemetry, Wire},
+    telemetry::{Telemetry, TraceError, Wire},
     watch::{Reload, Watched},
     wiring::{Storage, StoreAddressError},
 };
@@ -46,6 +46,9 @@ pub enum StartError {
     /// The tokens cannot be used.
     #[error("{0}")]
     Tokens(#[from] TokenError),
+    /// There can be no traces.
+    #[error("--otel: {0}")]
+    Traces(#[from] TraceError),
     /// Something of the system.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -89,6 +92,9 @@ impl Server {
         let store = Storage::open(config.store.expose(), &config.storage).await.map_err(StartError::Store)?;
         let mut telemetry = Telemetry::default();
         telemetry.watch_store(store.clone());
+        if let Some(traces) = &config.traces {
+            telemetry.trace_to(traces)?;
+        }
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));
         engine.carry(config.carry);
@@ -191,6 +197,7 @@ async fn work(
     sleep(config.stop_delay).await;
     stop_data.stop();
     while wires.join_next().await.is_some() {}
+    engine.telemetry().traces().finish().await;
     stop_admin.stop();
     if let Some(admin) = admin {
         let _ = admin.await;

@@ -4,8 +4,11 @@
 mod metrics;
 mod store;
 mod top;
+pub mod traces;
 
+pub(crate) use self::traces::{Told, Trace};
 pub use self::{
-    metrics::{OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
+    metrics::{ADHOC, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
     top::{DeniedKey, TopDenied},
+    traces::{TraceConfig, TraceError, Traces},
 };

@@ -72,6 +72,11 @@ impl Storage {
         Address::parse(url).map_or_else(|_| "an address that cannot be read".to_owned(), |address| address.to_string())
     }
 
+    /// `memory` or `redis`.
+    pub fn kind(&self) -> &'static str {
+        if self.is_immediate() { "memory" } else { "redis" }
+    }
+
     /// Whether answers come without waiting.
     pub fn is_immediate(&self) -> bool {
         !matches!(self, Self::Redis(_))

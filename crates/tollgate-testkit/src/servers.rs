@@ -11,10 +11,12 @@
 //! - [`FakeClock`] turns a server's clock forth and back.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays, holds and cuts.
 //! - [`EnvoyServer`] is a proxy in front of a server of ours, asked with [`http_get`].
+//! - [`Browser`] is a Chromium that clicks and types as a person would.
 //! - [`Process`] is any other program: start, kill, start again. [`leashed`] and [`spawn`] are for what it does not do.
 //! - [`require`] finds the binaries behind all this, or says how to get them. A missing part fails a test; nothing skips.
 
 mod acl;
+mod browser;
 mod builder;
 mod cluster;
 mod envoy;
@@ -32,6 +34,7 @@ mod tls;
 mod wait;
 
 pub use acl::Acl;
+pub use browser::Browser;
 pub use builder::RedisBuilder;
 pub use cluster::{Cluster, ClusterBuilder, SlotMove};
 pub use envoy::EnvoyServer;

@@ -15,6 +15,7 @@ use tollgate_tower::{
     headers::HeaderStyle,
 };
 
+use super::traces;
 use crate::report::Failure;
 
 #[derive(Debug, Args)]
@@ -133,6 +134,14 @@ pub(crate) struct ServeArgs {
     /// What is logged: error, warn, info, debug, or a filter such as `info,tollgate_server::http=debug`.
     #[arg(long, env = "TOLLGATE_LOG", value_name = "LEVEL", default_value = "info", help_heading = "Running")]
     pub(super) log: String,
+    /// Send a span of each traced request there, over OTLP (gRPC), such as http://127.0.0.1:4317. Needs a build with the
+    /// feature `otel`; such a one also heeds OTEL_EXPORTER_OTLP_ENDPOINT and its like.
+    #[arg(long, env = "TOLLGATE_OTEL", value_name = "ENDPOINT", help_heading = "Running")]
+    pub(super) otel: Option<String>,
+    /// The share of requests that are traced where the caller has not decided, from 0 to 1. Unless said, OTEL_TRACES_SAMPLER
+    /// holds, and without it all are.
+    #[arg(long, env = "TOLLGATE_OTEL_RATIO", value_name = "RATIO", help_heading = "Running", value_parser = ratio)]
+    pub(super) otel_ratio: Option<f64>,
     /// Seconds between the word to stop and the end of accepting, for balancers to notice /readyz.
     #[arg(long, env = "TOLLGATE_STOP_DELAY", value_name = "SECONDS", default_value_t = 0, help_heading = "Running")]
     stop_delay: u32,
@@ -179,6 +188,11 @@ fn door(word: &str) -> Result<Door, String> {
     address.map(|address| Door(Some(address))).map_err(|_| {
         "use an address such as 127.0.0.1:8080 or [::]:8080, a port on 127.0.0.1 such as 8080, or off".to_owned()
     })
+}
+
+fn ratio(word: &str) -> Result<f64, String> {
+    let ratio = word.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| "use a number from 0 (none) to 1 (all), such as 0.01".to_owned())
 }
 
 impl ServeArgs {
@@ -233,6 +247,7 @@ impl ServeArgs {
                 OnChange::Fresh => Carry::Fresh,
             },
             stop_delay: seconds(self.stop_delay),
+            traces: traces::wanted(self),
             ..ServerConfig::default()
         })
     }

@@ -39,6 +39,9 @@ pub(super) fn print(config: &ServerConfig, server: &Server) -> io::Result<()> {
     })?;
     let admin = if config.admin_tls { "https" } else { "http" };
     tell("admin", addresses.admin, &|address| format!("{admin}://{address}/ · dashboard; /metrics /healthz /readyz"))?;
+    if let Some(traces) = &config.traces {
+        writeln!(out, "  traces {}", traces.endpoint)?;
+    }
     if config.rules.is_empty() {
         writeln!(out, "  rules  your own: tollgate serve --rules FILE|DIR; an edit is in force within a second")?;
     }

@@ -2,9 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use tollgate_core::{Decision, Micros, Policy, RuleDecision, StoreError, Verdict};
+use tollgate_core::{DecidedBy, Decision, Micros, Policy, RuleDecision, StoreError, Verdict};
 
 use super::RequestedLimit;
+use crate::telemetry::Told;
 
 /// The answer to a question.
 #[derive(Clone, Debug)]
@@ -104,6 +105,29 @@ impl Answer {
         let told = self.decision.as_ref().and_then(|decision| decision.rules.get(subject.rules.clone()));
         let names = subject.policy.iter().flat_map(|policy| policy.rules()).map(|rule| rule.name());
         names.zip(told.unwrap_or_default())
+    }
+
+    /// What a trace says of it. A domain that no rule file is about is the caller's word alone, and is kept out.
+    pub(super) fn told<'a>(&'a self, domain: &'a str) -> Told<'a> {
+        let decision = self.decision.as_ref();
+        let speaker = match decision.map(|decision| decision.decided_by) {
+            Some(DecidedBy::Rule(at)) => self.subjects.iter().find(|subject| subject.rules.contains(&at)),
+            _ => self.subjects.first(),
+        };
+        let fate = speaker.map_or(Fate::Unmatched, |subject| subject.fate);
+        let known = !matches!(fate, Fate::UnknownDomain | Fate::SwitchedOff);
+        Told {
+            domain: known.then_some(domain),
+            policy: speaker.and_then(|subject| subject.policy.as_ref()).map(|policy| policy.name()),
+            rule: decision.and_then(|decision| match decision.decided_by {
+                DecidedBy::Rule(at) => self.rule_name(at),
+                _ => None,
+            }),
+            verdict: self.verdict(),
+            source: decision.map_or(fate.name(), |decision| decision.source.name()),
+            cost: self.subjects.iter().fold(0, |sum, subject| sum.saturating_add(subject.cost)),
+            subjects: self.subjects.len(),
+        }
     }
 
     /// The name of the rule at a position of the decision's list.

@@ -6,7 +6,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::{sync::Semaphore, time::timeout};
-use tonic::{Status, body::Body, codegen::Service, server::NamedService};
+use tonic::{Code, Status, body::Body, codegen::Service, server::NamedService};
 use tonic_health::{
     pb::health_server::HealthServer,
     server::{HealthReporter, HealthService},
@@ -18,7 +18,12 @@ use super::{
     service::Limits,
     wire::{self, RateLimitServiceServer},
 };
-use crate::{config::Bounds, http::bearer, security::Access, telemetry::Wire};
+use crate::{
+    config::Bounds,
+    http::bearer,
+    security::Access,
+    telemetry::{Trace, Traces, Wire},
+};
 
 /// The services of this port. Clones share them.
 #[derive(Clone)]
@@ -28,6 +33,7 @@ pub(super) struct Doors {
     latency: Histogram,
     calls: Arc<Semaphore>,
     bounds: Bounds,
+    traces: Traces,
 }
 
 /// What a call seldom needs.
@@ -45,6 +51,7 @@ impl Doors {
     pub(super) fn new(grpc: Grpc, bounds: Bounds) -> (Self, Reporter) {
         let most = bounds.body_bytes;
         let latency = grpc.engine.telemetry().latency(Wire::Grpc);
+        let traces = grpc.engine.telemetry().traces().clone();
         let limits = Limits { engine: grpc.engine, headers: grpc.headers };
         let reporter = Reporter(HealthReporter::new());
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.0.clone()));
@@ -60,6 +67,7 @@ impl Doors {
             latency,
             calls: Arc::new(Semaphore::new(grpc.calls)),
             bounds,
+            traces,
         };
         (doors, reporter)
     }
@@ -99,19 +107,30 @@ impl hyper::service::Service<Request<Incoming>> for Doors {
         let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
             return refuse(Status::unavailable("too many calls are being answered; come back in a moment"));
         };
+        // Health and reflection are no decisions.
+        let trace = match self.traces.is_on() && request.uri().path().strip_prefix('/') == Some(SHOULD_RATE_LIMIT) {
+            true => self.traces.request(Wire::Grpc, || SHOULD_RATE_LIMIT, Some(request.headers())),
+            false => Trace::none(),
+        };
         let answering = match self.answer(request) {
             Ok(answering) => answering,
             Err(status) => return refuse(status),
         };
         let (within, latency) = (self.bounds.request, self.latency.clone());
         Box::pin(async move {
-            let answer = timeout(within, answering).await;
+            let answer = timeout(within, trace.around(answering)).await;
             drop(permit);
             latency.observe(began.elapsed().as_secs_f64());
-            answer.unwrap_or_else(|_| {
+            let Ok(answer) = answer.unwrap_or_else(|_| {
                 let message = format!("the call was not complete and answered within {within:?}");
                 Ok(Status::deadline_exceeded(message).into_http())
-            })
+            });
+            trace.ended(|| {
+                let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code());
+                let is_our_fault = matches!(code, Code::Internal | Code::Unavailable | Code::DeadlineExceeded);
+                ("rpc.grpc.status_code", code as i64, is_our_fault)
+            });
+            Ok(answer)
         })
     }
 }
@@ -156,6 +175,7 @@ fn refuse(status: Status) -> Answering {
 }
 
 const LIMITS: &str = <RateLimitServiceServer<Limits> as NamedService>::NAME;
+const SHOULD_RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const HEALTH: &str = <HealthServer<HealthService> as NamedService>::NAME;
 
 /// Characters of a stranger's path that an answer repeats.

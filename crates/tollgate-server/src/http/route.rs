@@ -79,6 +79,15 @@ impl Http {
     }
 }
 
+/// What traces call a request: one of a few names, whatever the client writes.
+pub(super) fn name<B>(request: &Request<B>) -> &'static str {
+    let known = |name: &&'static str| {
+        let (method, path) = name.split_once(' ').unwrap_or_default();
+        request.method().as_str() == method && request.uri().path() == path
+    };
+    NAMES.iter().copied().find(|name| known(name)).unwrap_or("HTTP")
+}
+
 /// The token of `Authorization: Bearer …`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
@@ -107,6 +116,21 @@ fn openapi() -> Reply {
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply
 }
+
+/// What is asked here, the usual first.
+const NAMES: [&str; 11] = [
+    "POST /v1/check",
+    "GET /v1/auth",
+    "HEAD /v1/auth",
+    "POST /v1/peek",
+    "POST /v1/refund",
+    "POST /v1/settle",
+    "POST /v1/release",
+    "POST /v1/heartbeat",
+    "POST /v1/penalize",
+    "POST /v1/reset",
+    "GET /v1/openapi.json",
+];
 
 /// What can be asked here, for programs.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");

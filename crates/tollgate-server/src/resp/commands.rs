@@ -11,9 +11,30 @@ mod table;
 mod throttle;
 
 use super::{frame::Command, reply::Replies, session::Session};
+use crate::telemetry::Wire;
 
 /// Answers one command.
+#[inline]
 pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+    let traces = session.engine.telemetry().traces();
+    let traced = if traces.is_on() { traced(command.name()) } else { None };
+    match traced {
+        None => carry_out(session, command, replies).await,
+        Some(name) => {
+            let trace = traces.request(Wire::Resp, || name, None);
+            trace.around(carry_out(session, command, replies)).await;
+        }
+    }
+}
+
+/// The name that traces know a decision by. Greetings are none.
+fn traced(name: &[u8]) -> Option<&'static str> {
+    let names = ["CL.THROTTLE", "THROTTLE", "GCRA", "TG.CHECK", "TG.REFUND", "TG.RESET"];
+    names.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+#[inline]
+async fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
     let name = command.name();
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let told = match name.len() {

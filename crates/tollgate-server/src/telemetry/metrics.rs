@@ -1,7 +1,7 @@
 //! Numbers for Prometheus, and the handles that the hot path bumps without looking anything up.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -20,8 +20,8 @@ use prometheus_client::{
 };
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
-use super::{TopDenied, store::StoreCollector};
-use crate::wiring::Storage;
+use super::{TopDenied, TraceConfig, TraceError, Traces, store::StoreCollector};
+use crate::{engine::Fate, wiring::Storage};
 
 /// Everything the server counts.
 pub struct Telemetry {
@@ -44,7 +44,10 @@ pub struct Telemetry {
     pub undecided: Counter,
     /// Who is denied most.
     pub top_denied: TopDenied,
+    traces: Traces,
     reported_domains: Mutex<HashSet<Box<str>>>,
+    /// Meters of limits that come with calls, by domain; the engine bounds how many there are.
+    adhoc: Mutex<BTreeMap<Box<str>, PolicyMeters>>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
@@ -162,7 +165,9 @@ impl Default for Telemetry {
             stale_rules,
             undecided,
             top_denied: TopDenied::new(TOP_PLACES),
+            traces: Traces::default(),
             reported_domains: Mutex::default(),
+            adhoc: Mutex::default(),
         }
     }
 }
@@ -184,11 +189,31 @@ impl Telemetry {
         }))
     }
 
-    /// The handles of a policy that came with a call: however many numbers callers think of, the labels stay few.
+    /// The handles of a policy that came with a call: however many numbers callers think of, the labels stay few, and one
+    /// set of handles is enough for a domain.
     pub(crate) fn adhoc_meters(&self, policy: &Policy) -> PolicyMeters {
-        let named = Policy::new("ad hoc", policy.rules().iter().map(|rule| rule.rule().clone()));
+        let mut adhoc = self.adhoc.lock();
+        if let Some(meters) = adhoc.get(policy.domain()) {
+            return meters.clone();
+        }
+        let named = Policy::new(ADHOC, policy.rules().iter().map(|rule| rule.rule().clone()));
         let named = named.and_then(|named| named.in_domain(policy.domain()));
-        self.policy_meters(named.as_ref().unwrap_or(policy))
+        let meters = self.policy_meters(named.as_ref().unwrap_or(policy));
+        adhoc.insert(policy.domain().into(), meters.clone());
+        meters
+    }
+
+    /// Decisions by limits that came with calls, by domain: allowed, denied, never.
+    pub(crate) fn adhoc_totals(&self) -> Vec<(String, [u64; VERDICTS])> {
+        let adhoc = self.adhoc.lock();
+        adhoc.iter().map(|(domain, meters)| (domain.to_string(), meters.totals())).collect()
+    }
+
+    /// Requests let through because no rule is about them, whatever the reason.
+    pub(crate) fn unlimited(&self) -> u64 {
+        let reasons = [Fate::Unlimited, Fate::Replaced, Fate::Unmatched, Fate::UnknownDomain, Fate::SwitchedOff];
+        let count = |fate: Fate| self.unmatched.get(&FateLabels { reason: fate.name() }).map(|counter| counter.get());
+        reasons.into_iter().filter_map(count).sum()
     }
 
     /// How long a request took, on its wire.
@@ -217,6 +242,18 @@ impl Telemetry {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+
+    /// Spans, where they are asked for.
+    #[inline]
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Sends spans there from now on.
+    pub(crate) fn trace_to(&mut self, config: &TraceConfig) -> Result<(), TraceError> {
+        self.traces = Traces::start(config, &mut self.registry)?;
+        Ok(())
     }
 
     /// Tells of this store, too, from now on.
@@ -362,6 +399,8 @@ fn latency_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_01, 2.5, 17))
 }
 
+/// The policy that limits which come with calls are counted under.
+pub const ADHOC: &str = "ad hoc";
 const VERDICTS: usize = 3;
 /// In the order of their cells.
 const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];

@@ -119,8 +119,16 @@ fn the_page_needs_nothing_from_elsewhere() {
     let desk = Desk::new();
     let page = desk.admin_get("/");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
     assert!(!page.body.contains("http://") && !page.body.contains("https://"));
+    let parts = page.body.split('"').filter(|word| word.starts_with("/page/"));
+    for part in parts.chain(["/", "/page/chart.js", "/page/talk.js", "/page/view.js"]) {
+        let part = desk.admin_get(part);
+        assert_eq!(part.status, 200);
+        let policy = part.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    }
+    desk.admin_get("/page/secrets").is_problem(404, "nothing at");
+    desk.admin_send("POST", "/", "").is_problem(405, "use GET");
 }
 
 /// A page of another site can make a browser send forms and plain text here, and call this machine by its own name.

@@ -30,6 +30,10 @@ pub enum Part {
     Curl,
     /// `systemd-analyze`, which reads a unit file as systemd would.
     SystemdAnalyze,
+    /// `chromium`, the browser.
+    Chromium,
+    /// `chromedriver`, which clicks and types in it.
+    ChromeDriver,
     /// `libfaketime.so.1`, which stands between a program and its clock.
     LibFaketime,
 }
@@ -147,6 +151,18 @@ impl Part {
                 installed: on_path(),
                 remedy: "`apt-get install systemd`",
             },
+            Self::Chromium => Facts {
+                file: "chromium",
+                variable: "TOLLGATE_CHROMIUM",
+                installed: on_path(),
+                remedy: "`apt-get install chromium`",
+            },
+            Self::ChromeDriver => Facts {
+                file: "chromedriver",
+                variable: "TOLLGATE_CHROMEDRIVER",
+                installed: on_path(),
+                remedy: "`apt-get install chromium-driver`",
+            },
             Self::LibFaketime => Facts {
                 file: "libfaketime.so.1",
                 variable: "TOLLGATE_LIBFAKETIME",
@@ -180,6 +196,8 @@ mod tests {
             Part::Nginx,
             Part::Curl,
             Part::SystemdAnalyze,
+            Part::Chromium,
+            Part::ChromeDriver,
             Part::LibFaketime,
         ] {
             assert!(require(part).is_file());

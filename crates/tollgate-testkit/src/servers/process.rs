@@ -11,6 +11,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{ports, spawn};
@@ -65,9 +66,22 @@ impl Process {
         }
     }
 
+    /// Asks it to end (SIGTERM) and waits until it has; what it says at the end, nothing if it was ended by a signal.
+    #[track_caller]
+    pub fn stop(&self) -> Option<i32> {
+        let mut child = self.child().take().expect("it runs");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("a child can be asked");
+        child.wait().expect("a child can be waited for").code()
+    }
+
     /// Whether it runs.
     pub fn is_running(&self) -> bool {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// The system's name for it; nothing while it is down.
+    pub fn id(&self) -> Option<u32> {
+        self.child().as_ref().map(Child::id)
     }
 
     /// What it has written so far, all lives included.

@@ -1,0 +1,162 @@
+//! What the spans tell, whose they are, and what they keep to themselves.
+
+use std::collections::BTreeMap;
+
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
+use tollgate_server::grpc::wire::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
+use tollgate_testkit::servers::RedisServer;
+use tonic::transport::Endpoint;
+
+use crate::{
+    collector::{Collector, told},
+    server::Server,
+};
+
+/// A caller who traces, by the example of the W3C's recommendation.
+const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACE: [u8; 16] =
+    [0x4b, 0xf9, 0x2f, 0x35, 0x77, 0xb3, 0x4d, 0xa6, 0xa3, 0xce, 0x92, 0x9d, 0x0e, 0x0e, 0x47, 0x36];
+const CALLERS_SPAN: [u8; 8] = [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7];
+const KEY: &str = "somebody-private";
+
+fn called<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+    spans.iter().filter(|span| span.name == name).collect()
+}
+
+/// The store call below a request.
+#[track_caller]
+fn below<'a>(spans: &'a [Span], request: &Span) -> &'a Span {
+    let child = spans.iter().find(|span| span.parent_span_id == request.span_id);
+    let child = child.unwrap_or_else(|| panic!("nothing below {request:?}"));
+    assert_eq!((child.name.as_str(), &child.trace_id), ("store", &request.trace_id));
+    assert!(request.start_time_unix_nano <= child.start_time_unix_nano);
+    assert!(child.start_time_unix_nano <= child.end_time_unix_nano);
+    assert!(child.end_time_unix_nano <= request.end_time_unix_nano);
+    child
+}
+
+#[track_caller]
+fn tells(span: &Span, expected: &[(&str, &str)]) {
+    let all = told(&span.attributes);
+    let found: BTreeMap<&str, &str> =
+        expected.iter().map(|(name, _)| (*name, all.get(*name).map_or("nothing", String::as_str))).collect();
+    assert_eq!(found, expected.iter().copied().collect(), "{span:?}");
+}
+
+fn ask_envoys_way(server: &Server) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{}", server.grpc)).unwrap();
+        let mut client = RateLimitServiceClient::new(endpoint.connect().await.unwrap());
+        let entries = vec![Entry { key: "key".into(), value: KEY.into() }];
+        let descriptors = vec![RateLimitDescriptor { entries, ..Default::default() }];
+        let asked = RateLimitRequest { domain: "shop".into(), descriptors, hits_addend: 3 };
+        let mut request = tonic::Request::new(asked);
+        request.metadata_mut().insert("traceparent", CALLER.parse().unwrap());
+        let _ = client.should_rate_limit(request).await.unwrap();
+    });
+}
+
+#[test]
+fn each_wire_makes_a_span_with_the_store_call_below_it_and_no_key_in_it() {
+    let collector = Collector::start();
+    let server = Server::start(&["--otel", &collector.endpoint()], &[]);
+    assert!(server.check(KEY, &[("traceparent", CALLER)]).contains("\"allow\""));
+    ask_envoys_way(&server);
+    assert!(server.command(&format!("CL.THROTTLE {KEY} 5 1 60")).starts_with("*5"));
+    assert!(server.command(&format!("TG.CHECK shop {KEY} COST 1")).contains("allow"));
+    server.command("PING");
+    // Sent when the server ends, at the latest.
+    assert_eq!(server.process.stop(), Some(0), "{}", server.process.log());
+
+    let spans = collector.spans();
+    let store = [("tollgate.store", "memory"), ("tollgate.source", "store")];
+    let [http] = called(&spans, "POST /v1/check")[..] else { panic!("{spans:?}") };
+    assert_eq!(
+        (http.kind(), &*http.trace_id, &*http.parent_span_id),
+        (SpanKind::Server, &TRACE[..], &CALLERS_SPAN[..])
+    );
+    tells(
+        http,
+        &[
+            ("tollgate.wire", "http"),
+            ("tollgate.domain", "shop"),
+            ("tollgate.policy", "per-user"),
+            ("tollgate.rule", "few"),
+            ("tollgate.verdict", "allow"),
+            ("tollgate.source", "store"),
+            ("tollgate.cost", "2"),
+            ("http.request.method", "POST"),
+            ("http.route", "/v1/check"),
+            ("http.response.status_code", "200"),
+        ],
+    );
+    tells(below(&spans, http), &store);
+
+    let [grpc] = called(&spans, "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")[..] else {
+        panic!("{spans:?}")
+    };
+    assert_eq!((&*grpc.trace_id, &*grpc.parent_span_id), (&TRACE[..], &CALLERS_SPAN[..]));
+    tells(
+        grpc,
+        &[
+            ("tollgate.wire", "grpc"),
+            ("tollgate.verdict", "deny"),
+            ("tollgate.cost", "3"),
+            ("rpc.method", "ShouldRateLimit"),
+            ("rpc.grpc.status_code", "0"),
+        ],
+    );
+    tells(below(&spans, grpc), &store);
+
+    let [throttle] = called(&spans, "CL.THROTTLE")[..] else { panic!("{spans:?}") };
+    assert!(throttle.parent_span_id.is_empty() && throttle.trace_id != TRACE, "it has no caller to name");
+    tells(throttle, &[("tollgate.wire", "resp"), ("tollgate.policy", "throttle"), ("tollgate.verdict", "allow")]);
+    tells(below(&spans, throttle), &store);
+    let [check] = called(&spans, "TG.CHECK")[..] else { panic!("{spans:?}") };
+    tells(check, &[("tollgate.policy", "per-user"), ("tollgate.cost", "1")]);
+
+    assert_eq!(spans.len(), 8, "a greeting is no decision: {spans:?}");
+    assert_eq!(collector.sender()["service.name"], "tollgate");
+    let bytes = collector.bytes();
+    assert!(!bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()), "the key was sent");
+}
+
+#[test]
+fn who_is_traced_is_the_callers_choice_and_else_a_matter_of_the_ratio() {
+    let collector = Collector::start();
+    // By OpenTelemetry's own variables, this time.
+    let endpoint = collector.endpoint();
+    let environment = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_SERVICE_NAME", "limits")];
+    let server = Server::start(&["--otel-ratio", "0"], &environment);
+    server.check(KEY, &[]);
+    server.check(KEY, &[("traceparent", &CALLER.replace("-01", "-00"))]);
+    server.check(KEY, &[("traceparent", "nonsense")]);
+    server.check(KEY, &[("traceparent", CALLER)]);
+    server.command(&format!("CL.THROTTLE {KEY} 5 1 60"));
+    assert_eq!(server.process.stop(), Some(0));
+    let spans = collector.spans();
+    assert_eq!(spans.len(), 2, "{spans:?}");
+    assert!(spans.iter().all(|span| span.trace_id == TRACE));
+    assert_eq!(collector.sender()["service.name"], "limits");
+}
+
+#[test]
+fn a_call_to_redis_is_told_as_one_and_so_is_its_failure() {
+    let collector = Collector::start();
+    let redis = RedisServer::start();
+    let server = Server::start(&["--otel", &collector.endpoint(), "--store", &redis.url()], &[]);
+    server.check(KEY, &[]);
+    redis.kill();
+    server.check("another", &[]);
+    assert_eq!(server.process.stop(), Some(0));
+    let spans = collector.spans();
+    let requests = called(&spans, "POST /v1/check");
+    let [first, second] = requests[..] else { panic!("{spans:?}") };
+    let (reached, missed) = (below(&spans, first), below(&spans, second));
+    assert_eq!((reached.kind(), missed.kind()), (SpanKind::Client, SpanKind::Client));
+    tells(reached, &[("tollgate.store", "redis"), ("tollgate.source", "store")]);
+    tells(missed, &[("tollgate.store", "redis"), ("tollgate.source", "local")]);
+    tells(second, &[("tollgate.source", "local"), ("tollgate.verdict", "allow")]);
+    assert_ne!(second.status.clone().unwrap_or_default().code(), StatusCode::Error, "it was answered all the same");
+}

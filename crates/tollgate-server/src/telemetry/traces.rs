@@ -1,0 +1,67 @@
+//! Traces: where the time of one request went, for whoever follows it through many services.
+//!
+//! ```text
+//! caller's span (traceparent) ─▶ span of the request ─▶ span of the store call ─queue─▶ batches ─OTLP─▶ collector
+//! ```
+//!
+//! Only with the feature `otel`, and only where an endpoint is named: otherwise nothing is made, kept or looked up. The
+//! queue has an end. When the collector is away, spans are lost and counted; no decision ever waits for one. A span tells
+//! domain, policy, verdict, source and cost, and never a user's key.
+
+use tollgate_core::Verdict;
+
+#[cfg(not(feature = "otel"))]
+mod absent;
+#[cfg(feature = "otel")]
+mod export;
+#[cfg(feature = "otel")]
+mod spans;
+
+#[cfg(not(feature = "otel"))]
+use absent as kind;
+#[cfg(feature = "otel")]
+use spans as kind;
+
+pub(crate) use kind::Trace;
+pub use kind::Traces;
+
+/// Where spans go, and how many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceConfig {
+    /// A collector that speaks OTLP over gRPC, such as `http://127.0.0.1:4317`.
+    pub endpoint: String,
+    /// The share of requests that are traced, where the caller has not decided; nothing: as `OTEL_TRACES_SAMPLER` says,
+    /// which is all of them unless it is set.
+    pub ratio: Option<f64>,
+}
+
+/// Why there can be no traces.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// This program cannot make them.
+    #[error(
+        "this tollgate was built without traces; build one that has them with \
+         `cargo build --release -p tollgate-cli --features otel`"
+    )]
+    NotBuilt,
+    /// The endpoint is none.
+    #[error("\"{endpoint}\" is no address of a collector: {cause}; use one such as http://127.0.0.1:4317")]
+    Endpoint {
+        /// What was named.
+        endpoint: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+}
+
+/// What the span of a request tells of its answer.
+#[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "nobody is told"))]
+pub(crate) struct Told<'a> {
+    pub(crate) domain: Option<&'a str>,
+    pub(crate) policy: Option<&'a str>,
+    pub(crate) rule: Option<&'a str>,
+    pub(crate) verdict: Verdict,
+    pub(crate) source: &'static str,
+    pub(crate) cost: u64,
+    pub(crate) subjects: usize,
+}
