@@ -206,7 +206,7 @@ impl Telemetry {
     /// Decisions by limits that came with calls, by domain: allowed, denied, never.
     pub(crate) fn adhoc_totals(&self) -> Vec<(String, [u64; VERDICTS])> {
         let adhoc = self.adhoc.lock();
-        adhoc.iter().map(|(domain, meters)| (domain.to_string(), meters.totals())).collect()
+        adhoc.iter().map(|(domain, meters)| (domain.to_string(), meters.totals(&[]))).collect()
     }
 
     /// Requests let through because no rule is about them, whatever the reason.
