@@ -49,8 +49,6 @@ pub(crate) struct CheckArgs {
     /// A token that it knows: the first line of a file, or the variable TOLLGATE_TOKEN.
     #[arg(long, env = "TOLLGATE_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    #[command(flatten)]
-    trust: Trust,
     /// Ask this store instead, by the rules of --rules; no server takes part.
     #[arg(long, value_name = "redis://…", requires = "rules")]
     store: Option<String>,
@@ -60,6 +58,8 @@ pub(crate) struct CheckArgs {
     /// What the names of keys begin with, for --store.
     #[arg(long, value_name = "PREFIX", default_value = "tollgate", requires = "store")]
     prefix: String,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 /// Who is meant.

@@ -256,6 +256,11 @@ pub(crate) fn shown(text: &str) -> String {
     format!("{start:?}…")
 }
 
+/// Somebody's text as it is, but for what could move a terminal's cursor; lines stay lines.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '·' } else { c }).collect()
+}
+
 /// The beginning of a text, where there is no room for all of it.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
@@ -311,5 +316,6 @@ mod tests {
         assert_eq!(shown("a\u{1b}[2J"), "\"a\\u{1b}[2J\"");
         assert_eq!(shown(&"x".repeat(50)), format!("\"{}\"…", "x".repeat(40)));
         assert_eq!(clipped("policy", 4), "pol…");
+        assert_eq!(harmless("a\u{1b}[2J\nb"), "a·[2J\nb");
     }
 }

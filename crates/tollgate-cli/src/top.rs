@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::{
     check::token,
-    report::{Failure, Outcome},
+    report::{Failure, Outcome, clipped, harmless},
     web::{Client, Place, Trust},
 };
 
@@ -27,14 +27,14 @@ pub(crate) struct TopArgs {
     /// The admin port's token: the first line of a file, or the variable TOLLGATE_ADMIN_TOKEN.
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    #[command(flatten)]
-    trust: Trust,
     /// Seconds between looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
     /// Look so many times, and stop; without a terminal, twice.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 /// The part of `/api/state` that is shown.
@@ -136,10 +136,10 @@ fn page(state: &State, before: Option<&State>) -> String {
         }
     }
     if let Some(problem) = &state.rules.problem {
-        let _ = writeln!(page, "the rule files have mistakes; older rules are in force:\n{problem}");
+        let _ = writeln!(page, "the rule files have mistakes; older rules are in force:\n{}", harmless(problem));
     }
     if let Some(failure) = &state.store.last_failure {
-        let _ = writeln!(page, "the store failed {failure}");
+        let _ = writeln!(page, "the store failed {}", harmless(failure));
     }
     let _ = writeln!(
         page,
@@ -180,11 +180,7 @@ fn as_float(count: u64) -> f64 {
     count as f64
 }
 
-/// Keys are anybody's text: no control characters, and no longer than the column.
+/// Keys are anybody's text, and no wider than the column.
 fn clip(text: &str, width: usize) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { '·' } else { c }).collect();
-    if clean.chars().count() <= width {
-        return clean;
-    }
-    clean.chars().take(width - 1).chain(['…']).collect()
+    clipped(&harmless(text).replace('\n', "·"), width)
 }

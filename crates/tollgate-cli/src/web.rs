@@ -25,7 +25,7 @@ use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tollgate_server::security::Secret;
 
 pub(crate) use self::{place::Place, trouble::Trouble, trust::Trust};
-use crate::report::Failure;
+use crate::report::{Failure, harmless};
 
 /// Somebody who asks one server, as often as need be.
 pub(crate) struct Client {
@@ -68,7 +68,7 @@ impl Client {
             return Ok(body);
         }
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let detail = told["detail"].as_str().unwrap_or("it does not say why").to_owned();
+        let detail = harmless(told["detail"].as_str().unwrap_or("it does not say why"));
         Err(Failure::ServerSaid { server: server(), status: status.as_u16(), detail })
     }
 

@@ -7,9 +7,13 @@ use std::{
     thread,
 };
 
-use tollgate_testkit::servers::RedisServer;
+use tollgate_testkit::servers::{Part, RedisServer, require, wait_until};
 
-use crate::{desk::Desk, running::Running, serve::RULES};
+use crate::{
+    desk::Desk,
+    running::{PATIENCE, Running},
+    serve::RULES,
+};
 
 fn urls(server: &Running) -> (String, String) {
     (format!("http://{}", server.http()), format!("http://{}", server.admin()))
@@ -166,8 +170,6 @@ fn whoever_is_no_tollgate_server_is_not_believed() {
     // Says nothing for as long as the other side waits.
     let mute = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
     let other = |mut stream: TcpStream| {
-        // Read first: a connection that is closed on unread bytes is reset, and takes the answer with it.
-        let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]");
     };
     type Answer = fn(TcpStream);
@@ -181,10 +183,36 @@ fn whoever_is_no_tollgate_server_is_not_believed() {
     for (answer, part) in cases {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap().to_string();
-        let server = thread::spawn(move || answer(listener.accept().unwrap().0));
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Nobody answers before being asked, and what is closed with bytes unread takes its answer along.
+            let _ = stream.read(&mut [0; 4096]);
+            answer(stream);
+        });
         let run = desk.run(&["top", "--admin", &place, "--count", "1"]);
         assert_eq!(run.code, 2, "{part}");
         assert!(run.complaints.contains(part), "{part}: {}", run.complaints);
         server.join().unwrap();
     }
+}
+
+#[test]
+fn top_tells_first_what_somebody_should_look_at() {
+    let desk = Desk::new().file("rules.yaml", RULES);
+    let server = Running::start(&desk, &["--rules", "rules.yaml"]);
+    let (_, admin) = urls(&server);
+    let top = || desk.run(&["top", "--admin", &admin, "--count", "1"]).out;
+    assert_eq!(top().lines().nth(1), Some(""), "nothing to tell");
+    let switched = Command::new(require(Part::Curl))
+        .args(["-sf", "-H", "content-type: application/json", "-d", r#"{"turn":"off"}"#])
+        .arg(format!("{admin}/api/switches"))
+        .output();
+    assert!(switched.unwrap().status.success());
+    std::fs::write(desk.path("rules.yaml"), RULES.replace("limit: 2", "limit: 0")).unwrap();
+    server.signal("HUP");
+    wait_until("both to be told", PATIENCE, || {
+        let page = top();
+        let told = ["EVERYTHING IS LET THROUGH", "older rules are in force", "rules.yaml:3", "limit is 0"];
+        told.iter().all(|part| page.contains(part))
+    });
 }
