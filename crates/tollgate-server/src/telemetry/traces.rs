@@ -10,7 +10,9 @@
 
 use tollgate_core::Verdict;
 
-#[cfg(not(feature = "otel"))]
+// Its own test is for both kinds of programs.
+#[cfg(any(test, not(feature = "otel")))]
+#[cfg_attr(feature = "otel", allow(dead_code, unreachable_pub, reason = "only its test wants it there"))]
 mod absent;
 #[cfg(feature = "otel")]
 mod export;
