@@ -1,10 +1,10 @@
 //! The RESP wire beside redis-server and throttlecrab-server, all asked by redis-benchmark in one run.
 //!
+//!     cargo build --release -p tollgate-cli
 //!     cargo run --release -p tollgate-bench --bin resp
 //!
-//! Three rounds, each server in turn, the median counts: what else the machine does hits all of them alike. Every server
-//! is a process of its own on loopback; redis-benchmark uses 50 connections and 100,000 keys. throttlecrab-server is
-//! installed into target/peers if it is not there, which needs protoc (`apt-get install protobuf-compiler`).
+//! Five rounds, each server in turn, the median counts: what else the machine does hits all of them alike. Every server
+//! is a process of its own on loopback; redis-benchmark uses 50 connections and 100,000 keys.
 
 #![allow(
     clippy::print_stdout,
@@ -15,44 +15,33 @@
 )]
 
 use std::{
-    env, fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::Arc,
+    net::TcpStream,
+    process::Command,
     thread,
-    time::Duration,
 };
 
-use tollgate_server::{
-    config::Bounds,
-    engine::Engine,
-    listen::Listener,
-    resp::Resp,
-    security::Access,
-    shutdown,
-    telemetry::{Telemetry, Wire},
-    wiring::{Storage, StorageSettings},
-};
+use tollgate_bench::contestants::{Contestant, redis, throttlecrab, tollgate};
 use tollgate_testkit::servers::{Part, require};
 
-/// One of those compared.
+/// A server and the command that it is asked.
 struct Contender {
-    name: &'static str,
+    server: Contestant,
     asks: &'static [&'static str],
-    process: Child,
-    port: u16,
 }
 
 fn main() {
-    if let Some(port) = env::args().skip_while(|word| word != "--serve").nth(1) {
-        return serve(port.parse().unwrap());
-    }
     println!(
         "| server | command | pipeline 1, req/s | × SET | pipeline 16, req/s | × SET |\n|---|---|---|---|---|---|"
     );
-    let mut contenders = [redis(), tollgate(), throttlecrab()];
+    let contenders = [
+        Contender { server: redis(), asks: &["SET", "key:__rand_int__", "xxx"] },
+        Contender {
+            server: tollgate("tollgate", "ietf"),
+            asks: &["CL.THROTTLE", "key:__rand_int__", "100", "1000", "60"],
+        },
+        Contender { server: throttlecrab(), asks: &["THROTTLE", "key:__rand_int__", "100", "1000", "60"] },
+    ];
     let mut rates = vec![[const { Vec::new() }; 2]; contenders.len()];
     for _ in 0..ROUNDS {
         for (contender, rates) in contenders.iter().zip(&mut rates) {
@@ -67,103 +56,25 @@ fn main() {
     let medians: Vec<[f64; 2]> = rates.iter_mut().map(|[one, many]| [median(one), median(many)]).collect();
     for (contender, [one, many]) in contenders.iter().zip(&medians) {
         let [set_one, set_many] = medians[0];
-        let (name, command) = (contender.name, contender.asks[0]);
+        let (name, command) = (contender.server.name, contender.asks[0]);
         println!("| {name} | `{command}` | {one:.0} | {:.2} | {many:.0} | {:.2} |", one / set_one, many / set_many);
     }
     println!("\n| server | resident memory at 1,000,000 keys, above that at start |\n|---|---|");
-    for contender in &mut contenders {
-        contender.restart();
-        let before = resident(contender);
+    for contender in &contenders {
+        let server = &contender.server;
+        server.restart();
+        let before = server.resident();
         fill(contender);
-        let bytes = resident(contender) - before;
-        println!("| {} | {:.0} MiB, {} bytes per key |", contender.name, bytes as f64 / 1_048_576.0, bytes / KEYS);
+        let bytes = server.resident() - before;
+        println!("| {} | {:.0} MiB, {} bytes per key |", server.name, bytes as f64 / 1_048_576.0, bytes / KEYS);
     }
-}
-
-fn redis() -> Contender {
-    Contender::start("redis-server", &["SET", "key:__rand_int__", "xxx"])
-}
-
-fn tollgate() -> Contender {
-    Contender::start("tollgate", &["CL.THROTTLE", "key:__rand_int__", "100", "1000", "60"])
-}
-
-fn throttlecrab() -> Contender {
-    Contender::start("throttlecrab-server", &["THROTTLE", "key:__rand_int__", "100", "1000", "60"])
-}
-
-impl Contender {
-    fn start(name: &'static str, asks: &'static [&'static str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = launch(name, port);
-        Self { name, asks, process, port }
-    }
-
-    fn restart(&mut self) {
-        self.stop();
-        self.process = launch(self.name, self.port);
-    }
-
-    fn stop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn launch(name: &str, port: u16) -> Child {
-    let mut command = match name {
-        "redis-server" => {
-            let mut command = Command::new(require(Part::RedisServer));
-            command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]).arg(port.to_string());
-            command
-        }
-        "tollgate" => {
-            let mut command = Command::new(env::current_exe().unwrap());
-            command.arg("--serve").arg(port.to_string());
-            command
-        }
-        _ => {
-            let mut command = Command::new(peer());
-            command.args(["--redis", "--redis-host", "127.0.0.1", "--log-level", "error", "--redis-port"]);
-            command.arg(port.to_string());
-            command
-        }
-    };
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let listens = (0..500).any(|_| {
-        thread::sleep(Duration::from_millis(10));
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    assert!(listens, "{name} does not listen");
-    child
-}
-
-/// throttlecrab-server, installed if need be.
-fn peer() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers");
-    let program = root.join("bin/throttlecrab-server");
-    if !program.is_file() {
-        let install = ["install", "throttlecrab-server", "--version", "0.4.40", "--locked", "--root"];
-        let done = Command::new("cargo").args(install).arg(&root).status().unwrap();
-        assert!(
-            done.success(),
-            "throttlecrab-server was not installed; is protoc there? apt-get install protobuf-compiler"
-        );
-    }
-    program
 }
 
 /// Requests per second.
 fn benchmark(contender: &Contender, pipeline: u32, requests: u32) -> f64 {
     let output = Command::new(require(Part::RedisBenchmark))
         .args(["-c", "50", "-r", "100000", "--csv", "-p"])
-        .arg(contender.port.to_string())
+        .arg(contender.server.resp.to_string())
         .args(["-P", &pipeline.to_string(), "-n", &requests.to_string()])
         .args(contender.asks)
         .output()
@@ -175,7 +86,7 @@ fn benchmark(contender: &Contender, pipeline: u32, requests: u32) -> f64 {
 
 /// A million keys, one after the other, each asked about once.
 fn fill(contender: &Contender) {
-    let mut stream = TcpStream::connect(("127.0.0.1", contender.port)).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", contender.server.resp)).unwrap();
     let mut reader = stream.try_clone().unwrap();
     let mark = b"$4\r\nlast\r\n";
     let reading = thread::spawn(move || {
@@ -210,24 +121,5 @@ fn fill(contender: &Contender) {
     reading.join().unwrap();
 }
 
-fn resident(contender: &Contender) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", contender.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
-}
-
-/// What `tollgate serve` does for this port, and nothing else.
-fn serve(port: u16) {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
-        let storage = Storage::open("memory", &StorageSettings::default()).await.unwrap();
-        let telemetry = Arc::new(Telemetry::default());
-        let engine = Engine::new(storage, Arc::clone(&telemetry));
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let listener = Listener::bind(Wire::Resp, address, None, Bounds::default(), telemetry).await.unwrap();
-        let (_stopper, word) = shutdown::channel();
-        Resp::new(engine, Access::open()).serve(listener, word).await;
-    });
-}
-
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const KEYS: u64 = 1_000_000;

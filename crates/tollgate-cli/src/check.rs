@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use tollgate_core::Micros;
+use tollgate_core::{Micros, Source};
 use tollgate_rules::read_paths;
 use tollgate_server::{
     engine::{Asked, Engine, Question, Subject, Who},
@@ -21,7 +21,7 @@ use tollgate_server::{
 
 use crate::{
     report::{Failure, Outcome},
-    web::Place,
+    web::{Client, Place, Trust},
 };
 
 #[derive(Debug, Args)]
@@ -49,6 +49,8 @@ pub(crate) struct CheckArgs {
     /// A token that it knows: the first line of a file, or the variable TOLLGATE_TOKEN.
     #[arg(long, env = "TOLLGATE_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// Ask this store instead, by the rules of --rules; no server takes part.
     #[arg(long, value_name = "redis://…", requires = "rules")]
     store: Option<String>,
@@ -104,7 +106,9 @@ impl CheckArgs {
             body["cost"] = json!(cost);
         }
         let token = token(self.token_file.as_deref(), "TOLLGATE_TOKEN")?;
-        ask(&self.server, "/v1/check", Some(body.to_string().as_bytes()), token.as_ref())
+        let answer =
+            Client::new(&self.server, &self.trust, token.as_ref())?.ask("/v1/check", Some(body.to_string()))?;
+        Ok(answer.to_vec())
     }
 
     fn ask_store(&self, url: &str, meant: &Meant<'_>) -> Result<Vec<u8>, Failure> {
@@ -124,6 +128,13 @@ impl CheckArgs {
             let verb = Asked::Take { max_wait: Micros::from_millis(self.wait) };
             let question = Question { domain: &self.domain, subjects: &subjects, verb };
             let answer = engine.ask(&question).await.map_err(|error| Failure::Option(error.to_string()))?;
+            // The store's word or none: a rule that answers without it, in a process that is about to end, answers nothing.
+            let source = answer.decision.as_ref().map(|decision| decision.source);
+            if let Some(Source::Local | Source::Open | Source::Closed) = source {
+                let failure = engine.store().health().last_failure;
+                let why = failure.map_or_else(|| "it did not answer".to_owned(), |(_, why)| why);
+                return Err(Failure::Option(format!("--store {}: {why}", Storage::shown(url))));
+            }
             Ok(answer_line(
                 &answer,
                 &subjects[0],
@@ -132,18 +143,6 @@ impl CheckArgs {
             ))
         })
     }
-}
-
-/// Asks a server, and tells its own words where it refuses to answer.
-pub(crate) fn ask(place: &Place, path: &str, body: Option<&[u8]>, token: Option<&Secret>) -> Result<Vec<u8>, Failure> {
-    let server = || place.to_string();
-    let answer = place.ask(path, body, token).map_err(|cause| Failure::NoServer { server: server(), cause })?;
-    if answer.status == 200 {
-        return Ok(answer.body);
-    }
-    let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let detail = told["detail"].as_str().unwrap_or("it does not say why").to_owned();
-    Err(Failure::ServerSaid { server: server(), status: answer.status, detail })
 }
 
 /// A token from a file or a variable.
@@ -158,4 +157,4 @@ pub(crate) fn token(file: Option<&std::path::Path>, variable: &str) -> Result<Op
 }
 
 /// Nobody else is waiting, so a store may take its time.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);

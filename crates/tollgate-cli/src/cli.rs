@@ -175,6 +175,7 @@ Examples:
   tollgate check api user:42
   tollgate check api user=42 path=/login --cost 2
   tollgate check api user:42 --cost 0
+  tollgate check api user:42 --server https://limits.internal:8080 --ca ca.pem --token-file token
   tollgate check api user:42 --store redis://127.0.0.1:6379 --rules rules/
 
 Exit codes: 0 allowed, 1 refused, 2 nobody could say.";
@@ -182,7 +183,7 @@ Exit codes: 0 allowed, 1 refused, 2 nobody could say.";
 const TOP_EXAMPLES: &str = "\
 Examples:
   tollgate top
-  tollgate top --admin http://10.0.0.7:9090 --token-file admin.token --every 5";
+  tollgate top --admin https://10.0.0.7:9090 --ca ca.pem --token-file admin.token --every 5";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:

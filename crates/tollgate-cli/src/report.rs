@@ -20,7 +20,10 @@ use tollgate_rules::Problems;
 use tollgate_server::server::StartError;
 
 pub(crate) use self::totals::{compare, summarize};
-use crate::simulate::{requests::MAX_RECORD_BYTES, told_millis};
+use crate::{
+    simulate::{requests::MAX_RECORD_BYTES, told_millis},
+    web::Trouble,
+};
 
 /// How a command ends when it does not fail.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -64,8 +67,8 @@ pub(crate) enum Failure {
     Undecided(StoreError),
     /// The server could not start.
     Start(StartError),
-    /// Nobody answers where a server should be.
-    NoServer { server: String, cause: io::Error },
+    /// No answer from where a server should be.
+    NoAnswer { server: String, trouble: Trouble },
     /// A server answered with an error.
     ServerSaid { server: String, status: u16, detail: String },
     /// The request to be explained is not there.
@@ -174,9 +177,7 @@ impl fmt::Display for Failure {
             Self::Request { file, line, problem } => write!(f, "{file}:{line}: {problem}"),
             Self::Undecided(error) => error.fmt(f),
             Self::Start(error) => error.fmt(f),
-            Self::NoServer { server, cause } => {
-                write!(f, "{server}: no answer: {cause}; is `tollgate serve` running there?")
-            }
+            Self::NoAnswer { server, trouble } => write!(f, "{server}: {trouble}"),
             Self::ServerSaid { server, status, detail } => write!(f, "{server}: {status}: {detail}"),
             Self::NoSuchRequest { file, wanted } => write!(f, "{file}: there is no request {wanted}"),
         }

@@ -14,9 +14,9 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::{
-    check::{ask, token},
+    check::token,
     report::{Failure, Outcome},
-    web::Place,
+    web::{Client, Place, Trust},
 };
 
 #[derive(Debug, Args)]
@@ -27,6 +27,8 @@ pub(crate) struct TopArgs {
     /// The admin port's token: the first line of a file, or the variable TOLLGATE_ADMIN_TOKEN.
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// Seconds between looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     every: u32,
@@ -86,6 +88,7 @@ struct Denied {
 
 pub(crate) fn run(args: &TopArgs) -> Outcome {
     let token = token(args.token_file.as_deref(), "TOLLGATE_ADMIN_TOKEN")?;
+    let client = Client::new(&args.admin, &args.trust, token.as_ref())?;
     let live = io::stdout().is_terminal();
     let looks = args.count.unwrap_or(if live { u64::MAX } else { 2 });
     let mut before: Option<State> = None;
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         if look > 0 {
             thread::sleep(Duration::from_secs(u64::from(args.every)));
         }
-        let bytes = ask(&args.admin, "/api/state", None, token.as_ref())?;
+        let bytes = client.ask("/api/state", None)?;
         let state: State = serde_json::from_slice(&bytes)
             .map_err(|error| Failure::Option(format!("{}: not the state of a tollgate server: {error}", args.admin)))?;
         let page = page(&state, before.as_ref());

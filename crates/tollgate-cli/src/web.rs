@@ -1,101 +1,130 @@
-//! As much of HTTP as it takes to ask a tollgate server something: one request, one answer, no redirects.
+//! Asks a tollgate server over HTTP, with TLS where the address says so: one request, one answer, no redirects.
 
-use std::{
-    fmt,
-    io::{self, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
-    time::Duration,
+mod place;
+mod trouble;
+mod trust;
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Bytes,
+    client::conn::http1,
+    header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue},
 };
-
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime::Runtime,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tollgate_server::security::Secret;
 
-/// Where a server is: `http://host:port`.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    host: String,
-    port: u16,
+pub(crate) use self::{place::Place, trouble::Trouble, trust::Trust};
+use crate::report::Failure;
+
+/// Somebody who asks one server, as often as need be.
+pub(crate) struct Client {
+    place: Place,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    authorization: Option<HeaderValue>,
+    runtime: Option<Runtime>,
 }
 
-/// What came back.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-}
-
-impl std::str::FromStr for Place {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        let example = "use an address such as http://127.0.0.1:8080";
-        if word.starts_with("https://") {
-            return Err("this command does not speak TLS; ask with curl, or on the machine itself".to_owned());
-        }
-        let rest = word.strip_prefix("http://").unwrap_or(word).trim_end_matches('/');
-        let (host, port) = rest.rsplit_once(':').ok_or(example)?;
-        let port = port.parse().map_err(|_| example.to_owned())?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() || host.contains(['/', '@', ' ', '\r', '\n']) {
-            return Err(example.to_owned());
-        }
-        Ok(Self { host, port })
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
+impl Client {
+    pub(crate) fn new(place: &Place, trust: &Trust, token: Option<&Secret>) -> Result<Self, Failure> {
+        let tls = if place.secure {
+            let connector = trust.connector()?;
+            let name = ServerName::try_from(place.host.clone());
+            let name = name.map_err(|_| Failure::Option(format!("{place}: no certificate is for such a name")))?;
+            Some((connector, name))
         } else {
-            write!(f, "{}:{}", self.host, self.port)
+            None
+        };
+        let authorization = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())));
+        let mut authorization = authorization.transpose().map_err(|_| {
+            Failure::Options("the token has characters in it that a header cannot carry; is it the right file?")
+        })?;
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true);
         }
-    }
-}
-
-impl Place {
-    /// Asks: a `GET`, or a `POST` of JSON.
-    pub(crate) fn ask(&self, path: &str, body: Option<&[u8]>, token: Option<&Secret>) -> io::Result<Answer> {
-        let mut stream = self.connect()?;
-        let method = if body.is_some() { "POST" } else { "GET" };
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {self}\r\nconnection: close\r\n");
-        if let Some(token) = token {
-            request.push_str(&format!("authorization: Bearer {}\r\n", token.expose()));
-        }
-        if let Some(body) = body {
-            request.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-        }
-        request.push_str("\r\n");
-        stream.write_all(request.as_bytes())?;
-        stream.write_all(body.unwrap_or_default())?;
-        let mut reply = Vec::new();
-        stream.take(MAX_REPLY).read_to_end(&mut reply)?;
-        parse(&reply).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { place: place.clone(), tls, authorization, runtime: Some(runtime) })
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name stands for no address");
-        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
+    /// Asks: a `GET`, or a `POST` of JSON. What the server says instead of an answer is told in its own words.
+    pub(crate) fn ask(&self, path: &str, body: Option<String>) -> Result<Bytes, Failure> {
+        let server = || self.place.to_string();
+        let no_answer = |trouble| Failure::NoAnswer { server: server(), trouble };
+        let request = self.request(path, body).map_err(|error| no_answer(Trouble::new(&error, self.tls.is_some())))?;
+        let Some(runtime) = &self.runtime else { return Err(no_answer(Trouble::Silent)) };
+        let answer = runtime.block_on(async { timeout(PATIENCE, self.exchange(request)).await });
+        let (status, body) = answer.map_err(|_| no_answer(Trouble::Silent))?.map_err(no_answer)?;
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let detail = told["detail"].as_str().unwrap_or("it does not say why").to_owned();
+        Err(Failure::ServerSaid { server: server(), status: status.as_u16(), detail })
+    }
+
+    fn request(&self, path: &str, body: Option<String>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header(HOST, self.place.authority()).header(CONNECTION, "close");
+        if let Some(value) = &self.authorization {
+            request = request.header(AUTHORIZATION, value);
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::new(Bytes::from(body.unwrap_or_default())))
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Trouble> {
+        let stream =
+            TcpStream::connect((self.place.host.as_str(), self.place.port)).await.map_err(Trouble::Unreachable)?;
+        match &self.tls {
+            None => converse(stream, request).await.map_err(|error| Trouble::new(&*error, false)),
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await;
+                let stream = stream.map_err(|error| Trouble::new(&error, true))?;
+                converse(stream, request).await.map_err(|error| Trouble::new(&*error, true))
             }
         }
-        Err(last)
     }
 }
 
-/// A tollgate server says beforehand how long its answers are, so what follows the head is the body.
-fn parse(reply: &[u8]) -> Option<Answer> {
-    let end = reply.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&reply[..end]).ok()?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    Some(Answer { status, body: reply[end + 4..].to_vec() })
+impl Drop for Client {
+    /// Somebody may still be looking for the server's name. Nobody waits for that.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn converse<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), AnyError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // What goes wrong with the connection is told to whoever waits for the answer.
+    let connection = tokio::spawn(connection);
+    let reply = sender.send_request(request).await?;
+    let status = reply.status();
+    let body = Limited::new(reply.into_body(), MAX_REPLY).collect().await?.to_bytes();
+    connection.abort();
+    Ok((status, body))
+}
+
+/// From the first knock to the last byte. A server answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// More than a server's state at its largest.
-const MAX_REPLY: u64 = 16 << 20;
+const MAX_REPLY: usize = 16 << 20;

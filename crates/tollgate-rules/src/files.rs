@@ -63,10 +63,14 @@ pub fn read_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<
 
 /// A file is itself; a directory is the rule files in it.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, Problems> {
+    let name = path.display().to_string();
     if !path.is_dir() {
+        // What is meant for a directory has no ending that could be found wrong.
+        if path.extension().is_none() && !path.exists() {
+            return Err(Problems::unreadable(name, "there is no such file or directory"));
+        }
         return Ok(vec![path.to_owned()]);
     }
-    let name = path.display().to_string();
     let unreadable = |error: io::Error| Problems::unreadable(&name, told(&error));
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(unreadable)? {

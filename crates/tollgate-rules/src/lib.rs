@@ -31,6 +31,7 @@
 mod duration;
 mod envoy;
 mod files;
+mod moment;
 mod native;
 mod offset;
 mod place;
@@ -46,7 +47,7 @@ mod tree;
 pub use duration::parse as parse_duration;
 pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
-pub use native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, PolicyEntry};
+pub use native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, Override, PolicyEntry};
 pub use problem::{Problem, Problems};
 pub use schema::schema;
 pub use text::Format;

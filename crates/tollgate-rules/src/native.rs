@@ -3,6 +3,7 @@
 //! Core checks the numbers; here is what only a file can get wrong: names given twice, patterns that cannot be told
 //! apart, a cost that no rule can ever grant.
 
+mod overrides;
 mod rule;
 
 use std::collections::HashMap;
@@ -16,9 +17,11 @@ use crate::{
     place::Path,
     problem::{Report, Spot},
     shape::{self, Manners},
-    spec::{FailureWord, NativeSpec, PolicySpec},
+    spec::{FailureWord, NativeSpec, PolicySpec, RuleSpec},
     tree::{Kind, Node, shown},
 };
+
+pub use self::overrides::Override;
 
 /// A policy and the requests it is for.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct PolicyEntry {
     pub matcher: Vec<(String, MatchValue)>,
     /// What a request costs that does not say.
     pub cost: u64,
+    /// Keys that other rules hold for.
+    pub overrides: Vec<Override>,
     /// The line the policy begins in.
     pub line: usize,
 }
@@ -103,13 +108,15 @@ fn policy(
         spot.blame("name", report, problem);
     }
     let matcher = matcher(spot, report);
-    let (rules, complete) = rules(spec, spot, failure, report);
+    let none = "the policy has no rules; add one, or leave the policy out to admit everything";
+    let (rules, complete) = rules(spec.rules.as_deref(), none, spot, failure, report);
     let cost = cost(spec, spot, &rules, report);
-    if !complete {
+    let (overrides, all_right) = overrides::check(spec, spot, &matcher, failure, report);
+    if !(complete && all_right) {
         return None;
     }
     match Policy::new(spec.name.as_deref()?, rules).and_then(|policy| policy.in_domain(domain.unwrap_or("unknown"))) {
-        Ok(policy) => Some(PolicyEntry { policy, matcher, cost, line: spot.node.place.line }),
+        Ok(policy) => Some(PolicyEntry { policy, matcher, cost, overrides, line: spot.node.place.line }),
         // Name and rules have been looked at one by one, so this is about all of them: two of one name, or too many.
         Err(error) => {
             if report.count() == 0 {
@@ -120,13 +127,18 @@ fn policy(
     }
 }
 
-/// The rules that are right, and whether those are all of them.
-fn rules(spec: &PolicySpec, spot: Spot<'_>, failure: OnStoreFailure, report: &mut Report) -> (Vec<Rule>, bool) {
-    let none = "the policy has no rules; add one, or leave the policy out to admit everything";
+/// The rules of a policy or an override that are right, and whether those are all of them.
+fn rules(
+    specs: Option<&[RuleSpec]>,
+    none: &str,
+    spot: Spot<'_>,
+    failure: OnStoreFailure,
+    report: &mut Report,
+) -> (Vec<Rule>, bool) {
     report.missing(spot, "rules", none);
     let list = spot.path.key("rules");
     let nodes = spot.node.get("rules").map_or(&[][..], Node::items);
-    if spec.rules.is_some() && nodes.is_empty() {
+    if specs.is_some() && nodes.is_empty() {
         spot.blame("rules", report, none);
     }
     if nodes.len() > MAX_RULES {
@@ -135,7 +147,7 @@ fn rules(spec: &PolicySpec, spot: Spot<'_>, failure: OnStoreFailure, report: &mu
     }
     let mut rules: Vec<Rule> = Vec::new();
     let mut lines: HashMap<&str, usize> = HashMap::new();
-    for (index, (spec, node)) in spec.rules.iter().flatten().zip(nodes).enumerate() {
+    for (index, (spec, node)) in specs.unwrap_or_default().iter().zip(nodes).enumerate() {
         if !node.is_map() {
             continue;
         }
@@ -154,11 +166,9 @@ fn rules(spec: &PolicySpec, spot: Spot<'_>, failure: OnStoreFailure, report: &mu
 
 fn cost(spec: &PolicySpec, spot: Spot<'_>, rules: &[Rule], report: &mut Report) -> u64 {
     let Some(cost) = spec.cost.map(|cost| cost.0) else { return 1 };
-    let enforced = rules.iter().filter(|rule| rule.is_enabled() && !rule.is_shadow());
-    let narrowest = enforced.min_by_key(|rule| rule.quota().burst_or_limit());
     if cost == 0 {
         spot.blame("cost", report, "cost is 0, so nothing would ever be counted; use 1 or more");
-    } else if let Some(rule) = narrowest.filter(|rule| rule.quota().burst_or_limit() < cost) {
+    } else if let Some(rule) = narrowest(rules).filter(|rule| rule.quota().burst_or_limit() < cost) {
         let (name, most) = (shown(rule.name()), rule.quota().burst_or_limit());
         let message =
             format!("cost is {cost}, but rule \"{name}\" never grants more than {most} at once; use {most} or less");
@@ -167,6 +177,12 @@ fn cost(spec: &PolicySpec, spot: Spot<'_>, rules: &[Rule], report: &mut Report) 
         spot.blame("cost", report, format!("cost is {cost}, beyond what can be counted; use at most {MAX_PERMITS}"));
     }
     cost
+}
+
+/// The rule that grants the least at once.
+fn narrowest(rules: &[Rule]) -> Option<&Rule> {
+    let enforced = rules.iter().filter(|rule| rule.is_enabled() && !rule.is_shadow());
+    enforced.min_by_key(|rule| rule.quota().burst_or_limit())
 }
 
 fn matcher(policy: Spot<'_>, report: &mut Report) -> Vec<(String, MatchValue)> {

@@ -8,7 +8,9 @@ mod native;
 mod value;
 
 pub(crate) use envoy::{DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, UnitWord};
-pub(crate) use native::{AlgorithmWord, AlignWord, FailureWord, NativeSpec, PolicySpec, RefillWord, RuleSpec};
+pub(crate) use native::{
+    AlgorithmWord, AlignWord, FailureWord, NativeSpec, OverrideSpec, PolicySpec, RefillWord, RuleSpec,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub(crate) use value::{Count, Span};

@@ -107,6 +107,20 @@ fn a_shadow_rule_watches_and_a_disabled_one_is_left_out() {
 }
 
 #[test]
+fn an_override_names_its_key_by_the_values_it_is_made_of() {
+    let file = good("overrides.yaml");
+    let end = Some(Micros::from_secs(1_801_439_999));
+    let [acme, globex] = file.policies()[0].overrides.as_slice() else { panic!("two overrides") };
+    assert_eq!((acme.values.as_slice(), acme.until), (&["acme".to_owned()][..], None));
+    assert_eq!((globex.values.as_slice(), globex.until), (&["globex".to_owned()][..], end));
+    assert_eq!(globex.rules.len(), 2);
+    // Told by another clock, the same moment; in the alphabetical order of names.
+    let checkout = &file.policies()[1].overrides[0];
+    assert_eq!((checkout.values.as_slice(), checkout.until), (&["eu".to_owned(), "acme".to_owned()][..], end));
+    assert_eq!(good("overrides.toml").policies()[0].overrides[0].until, end, "TOML's own dates will do");
+}
+
+#[test]
 fn a_lease_is_not_a_period() {
     let file = good("concurrency.yaml");
     let rule = file.policies()[0].policy.rules()[0].rule();

@@ -6,6 +6,7 @@
 
 mod adhoc;
 mod answer;
+mod lane;
 mod manage;
 mod plan;
 mod question;

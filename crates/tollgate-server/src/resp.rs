@@ -5,12 +5,13 @@
 //! ```
 //!
 //! [`frame`] reads commands, `commands` answers each of them, [`reply`] writes RESP 2 or 3, and `connection` does that
-//! for one client until it leaves. docs/resp.md tells users which commands there are.
+//! for one client until it leaves; `pipeline` keeps answers in order where a store has to be waited for. docs/resp.md tells users which commands there are.
 
 mod commands;
 mod connection;
 mod converse;
 pub mod frame;
+mod pipeline;
 pub mod reply;
 mod session;
 
@@ -22,7 +23,13 @@ use std::{
     },
 };
 
-use self::{connection::End, session::Session};
+use tokio::sync::Semaphore;
+
+use self::{
+    connection::End,
+    pipeline::{MAX_UNDER_WAY, Pipeline},
+    session::Session,
+};
 use crate::{
     engine::Engine,
     listen::{Connection, Listener},
@@ -38,12 +45,18 @@ pub struct Resp {
     access: Access,
     /// Clients so far; each is told its number.
     clients: Arc<AtomicU64>,
+    /// What the connections may ask of the store at the same time.
+    places: Arc<Semaphore>,
 }
 
 impl Resp {
     /// A wire to this engine.
     pub fn new(engine: Engine, access: Access) -> Self {
-        Self { engine, access, clients: Arc::default() }
+        Self { engine, access, clients: Arc::default(), places: Arc::new(Semaphore::new(MAX_UNDER_WAY)) }
+    }
+
+    fn pipeline(&self) -> Pipeline {
+        Pipeline::new(Arc::clone(&self.places))
     }
 
     /// Serves everybody who comes to the listener, until the word to stop: then all that has arrived is answered.
@@ -55,7 +68,7 @@ impl Resp {
             async move {
                 let id = resp.clients.fetch_add(1, Ordering::Relaxed) + 1;
                 let session = Session::new(resp.engine.clone(), resp.access.clone(), id);
-                match connection::serve(stream, session, frame_timeout, &latency, shutdown).await {
+                match connection::serve(stream, session, resp.pipeline(), frame_timeout, &latency, shutdown).await {
                     Ok(End::Malformed(what)) => {
                         resp.engine.telemetry().bad_requests.get_or_create(&Wire::Resp.label()).inc();
                         tracing::debug!(%what, "a RESP client broke the protocol");

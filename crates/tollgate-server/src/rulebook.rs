@@ -28,7 +28,7 @@ pub use self::{
     build::Exempt,
     switches::{Switches, Target},
 };
-use self::{envoy::EnvoyRules, native::NativeRules};
+use self::{envoy::EnvoyRules, limited::Exception, native::NativeRules};
 use crate::engine::Who;
 
 /// The rules of every domain.
@@ -37,6 +37,8 @@ pub struct Rulebook {
     domains: HashMap<Box<str>, Domain>,
     /// Every policy by domain and name; the next book takes over those that stay the same.
     policies: HashMap<(Box<str>, Box<str>), Arc<Limited>>,
+    /// The rules of single keys, by domain and the name they are kept under.
+    overrides: HashMap<(Box<str>, Box<str>), Arc<Limited>>,
     switches: Switches,
 }
 
@@ -118,10 +120,13 @@ impl Rulebook {
         let mut all: Vec<Counted> = self
             .policies
             .values()
-            .map(|limited| Counted {
-                policy: Arc::clone(&limited.policy),
-                totals: limited.meters.totals(),
-                shadow_denials: limited.meters.shadow_denials(),
+            .map(|limited| {
+                let overrides: Vec<_> = limited.exceptions.values().flat_map(Exception::meters).collect();
+                Counted {
+                    policy: Arc::clone(&limited.policy),
+                    totals: limited.meters.totals(&overrides),
+                    shadow_denials: limited.meters.shadow_denials(&overrides),
+                }
             })
             .collect();
         all.sort_by(|a, b| (a.policy.domain(), a.policy.name()).cmp(&(b.policy.domain(), b.policy.name())));

@@ -12,7 +12,7 @@
 //! - [`FaultProxy`] stands between a client and a server and loses, delays, holds and cuts.
 //! - [`EnvoyServer`] is a proxy in front of a server of ours, asked with [`http_get`].
 //! - [`Browser`] is a Chromium that clicks and types as a person would.
-//! - [`Process`] is any other program: start, kill, start again.
+//! - [`Process`] is any other program: start, kill, start again. [`leashed`] and [`spawn`] are for what it does not do.
 //! - [`require`] finds the binaries behind all this, or says how to get them. A missing part fails a test; nothing skips.
 
 mod acl;
@@ -46,5 +46,6 @@ pub use proxy::FaultProxy;
 pub use redis::RedisServer;
 pub use resp::{Connection, Reply};
 pub use sentinels::Sentinels;
+pub use spawn::{leashed, spawn};
 pub use tls::{Certificates, ClientCertificate};
 pub use wait::wait_until;

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::BoolishValueParser};
 use tollgate_core::Carry;
 use tollgate_server::{
     config::{AuthConfig, Bounds, ServerConfig},
@@ -58,7 +58,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TOLLGATE_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert", help_heading = "Security")]
     tls_client_ca: Option<PathBuf>,
     /// The admin port speaks TLS as well.
-    #[arg(long, env = "TOLLGATE_ADMIN_TLS", requires = "tls_cert", help_heading = "Security")]
+    #[arg(
+        long,
+        env = "TOLLGATE_ADMIN_TLS",
+        value_parser = BoolishValueParser::new(),
+        requires_if("true", "tls_cert"),
+        help_heading = "Security"
+    )]
     admin_tls: bool,
     /// Who may ask on the data ports: one `name token domains` a line.
     #[arg(long, env = "TOLLGATE_TOKENS", value_name = "FILE", help_heading = "Security")]

@@ -1,47 +1,21 @@
-//! `docs/simulate.md` is run: every command in a console block must print what stands below it.
+//! `docs/simulate.md` is run, and pages lead where they say.
 //!
 //! `TOLLGATE_RENEW=1 cargo test -p tollgate-cli docs` writes the page anew with what the commands print.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{fs, path::PathBuf};
 
-use crate::desk::{Desk, root};
+use crate::{
+    desk::{Desk, root},
+    page::Page,
+};
 
-/// A shell in a folder where the examples lie as they do in the repository, with our command on its path.
-fn shell(desk: &Desk, command: &str) -> String {
-    let bin = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
-    let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
-    let run = Command::new("sh").args(["-c", command]).env("PATH", path).current_dir(desk.path("")).output().unwrap();
-    String::from_utf8(run.stdout).unwrap() + &String::from_utf8(run.stderr).unwrap()
-}
-
+/// In a folder where the examples lie as they do in the repository.
 #[cfg(unix)]
 #[test]
 fn the_page_about_simulate_tells_the_truth() {
     let desk = Desk::new();
     std::os::unix::fs::symlink(root().join("examples"), desk.path("examples")).unwrap();
-    let file = root().join("docs/simulate.md");
-    let page = fs::read_to_string(&file).unwrap();
-    let (mut renewed, mut console, mut commands) = (String::new(), false, 0);
-    for line in page.lines() {
-        if let Some(command) = line.strip_prefix("$ ").filter(|_| console) {
-            renewed.push_str(&format!("{line}\n{}", shell(&desk, command)));
-            commands += 1;
-            continue;
-        }
-        let fence = line.starts_with("```");
-        // What a command printed last time is replaced by what it prints now.
-        if !console || fence {
-            renewed.push_str(line);
-            renewed.push('\n');
-        }
-        console = if fence { line == "```console" } else { console };
-    }
-    assert!(commands >= 8, "only {commands} commands were found");
-    if env::var_os("TOLLGATE_RENEW").is_some() {
-        fs::write(&file, &renewed).unwrap();
-    } else {
-        assert_eq!(page, renewed, "TOLLGATE_RENEW=1 writes the page anew");
-    }
+    Page { name: "docs/simulate.md", desk: &desk, meant: &[], momentary: &[], at_least: 8 }.is_true();
 }
 
 /// Each sample trace has its rules beside it or among the sample rules, and the page has a word about it.
@@ -61,4 +35,36 @@ fn every_sample_trace_is_on_the_page() {
         }
     }
     assert!(traces >= 6);
+}
+
+/// The pages at the root and in `docs`, each with its text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let folders = [root(), root().join("docs")];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+    let pages = entries.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    pages.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut links = 0;
+    for (page, text) in pages() {
+        for target in text.split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            assert!(page.with_file_name(target).exists(), "{} leads to {target}", page.display());
+            links += 1;
+        }
+    }
+    assert!(links >= 40, "only {links} links were found");
+}
+
+#[test]
+fn the_readme_leads_to_every_page() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for (page, _) in pages() {
+        let name = page.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        assert!(name == "README.md" || readme.contains(&format!("]({name})")), "{name}");
+    }
 }

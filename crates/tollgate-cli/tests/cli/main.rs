@@ -2,13 +2,21 @@
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
 
+mod asking;
 mod bounds;
 mod config;
+mod deployed;
 mod desk;
 mod docs;
 mod doctor;
 mod explain;
 mod mistakes;
+mod page;
 mod picture;
 mod redis;
+mod running;
+mod serve;
+mod server_pages;
+mod signals;
 mod simulate;
+mod tls;

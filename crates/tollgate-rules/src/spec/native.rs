@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::value::{Count, MatchWord, Offset, Span, never_null};
+use super::value::{Count, MatchWord, Moment, Offset, Span, never_null};
 
 /// A domain and the policies that hold in it.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -46,6 +46,26 @@ pub(crate) struct PolicySpec {
     /// Permits a request takes if it does not say; 1 if left out.
     pub(crate) cost: Option<Count>,
     /// All of them pass, or none is charged.
+    #[schemars(required, length(min = 1, max = 32))]
+    pub(crate) rules: Option<Vec<RuleSpec>>,
+    /// Single keys that other rules hold for.
+    pub(crate) overrides: Option<Vec<OverrideSpec>>,
+}
+
+/// Rules of its own for one key, in place of its policy's.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Override")]
+#[schemars(transform = never_null)]
+pub(crate) struct OverrideSpec {
+    /// The key, where the policy counts by a single value.
+    #[schemars(length(min = 1, max = 1024))]
+    pub(crate) key: Option<String>,
+    /// The same by names: one value for each "*" of the policy.
+    #[serde(rename = "match")]
+    pub(crate) values: Option<BTreeMap<String, MatchWord>>,
+    /// When the policy's own rules hold again; never if left out.
+    pub(crate) until: Option<Moment>,
+    /// What holds instead: all of it, nothing is taken over from the policy.
     #[schemars(required, length(min = 1, max = 32))]
     pub(crate) rules: Option<Vec<RuleSpec>>,
 }

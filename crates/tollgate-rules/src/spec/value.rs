@@ -5,9 +5,9 @@ use std::{borrow::Cow, fmt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-use tollgate_core::{Period, UtcOffset, bounds::MAX_PERMITS};
+use tollgate_core::{Micros, Period, UtcOffset, bounds::MAX_PERMITS};
 
-use crate::{duration, offset};
+use crate::{duration, moment, offset};
 
 /// A number of permits or slices, at least one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,6 +24,10 @@ pub(crate) struct Span(pub(crate) Period);
 /// An offset from UTC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Offset(pub(crate) UtcOffset);
+
+/// A point in time, since 1970.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Moment(pub(crate) Micros);
 
 /// The value of a descriptor entry: `*`, or a literal.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -96,6 +100,16 @@ impl<'de> Deserialize<'de> for Offset {
     }
 }
 
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Word {
+            expecting: moment::EXAMPLE,
+            read: |word| moment::parse(word).map(Self),
+            number: |_| None,
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for MatchWord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Word {
@@ -127,6 +141,11 @@ schema!(Span, "Duration", {
     "pattern": "^(1mo|([0-9]+(us|ms|s|m|h|d|w))+)$",
 });
 schema!(Offset, "UtcOffset", { "type": "string", "pattern": "^(Z|UTC|[+-][01][0-9]:[0-5][0-9])$" });
+schema!(Moment, "Moment", {
+    "description": "A date, a time and an offset: 2027-01-31T23:59:59Z or 2027-01-31T18:00:00+02:00.",
+    "type": "string",
+    "format": "date-time",
+});
 schema!(MatchWord, "MatchValue", {
     "description": "\"*\" for any value, which becomes part of the key, or a literal.",
     "type": "string",

@@ -40,19 +40,27 @@ pub(super) struct Told {
     key: String,
     rules: Vec<String>,
     expires_in_seconds: Option<u64>,
+    /// `file` or `admin`.
+    from: &'static str,
 }
 
 pub(super) fn told(engine: &Engine) -> Vec<Told> {
     let now = engine.store().now();
-    let list = engine.exempted().into_iter().filter(|exempt| exempt.until.is_none_or(|until| until > now));
-    list.map(|exempt| Told {
-        rules: exempt.rules.iter().map(|rule| format!("{} {}", rule.name(), rule.quota())).collect(),
-        expires_in_seconds: exempt.until.map(|until| (until - now).as_secs_ceil()),
-        domain: exempt.domain,
-        policy: exempt.policy,
-        key: exempt.key,
-    })
-    .collect()
+    let by_hand = engine.exempted();
+    let same = |one: &Exempt| by_hand.iter().any(|other| one.is_for_key_of(other));
+    let in_files: Vec<Exempt> = engine.overridden().into_iter().filter(|one| !same(one)).collect();
+    let all = in_files.into_iter().map(|one| (one, "file")).chain(by_hand.into_iter().map(|one| (one, "admin")));
+    all.filter(|(exempt, _)| exempt.until.is_none_or(|until| until > now))
+        .take(MAX_TOLD)
+        .map(|(exempt, from)| Told {
+            from,
+            rules: exempt.rules.iter().map(|rule| format!("{} {}", rule.name(), rule.quota())).collect(),
+            expires_in_seconds: exempt.until.map(|until| (until - now).as_secs_ceil()),
+            domain: exempt.domain,
+            policy: exempt.policy,
+            key: exempt.key,
+        })
+        .collect()
 }
 
 pub(super) fn put(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
@@ -106,10 +114,19 @@ pub(super) fn remove(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
         .map_err(|error| Problem::bad_request(format!("{error}; name the domain, the policy and the key")))?;
     let found = engine.unexempt(&domain, &policy, &key).map_err(|error| Problem::from(AskError::from(error)))?;
     if !found {
-        return Err(Problem::bad_request("that key has no numbers of its own"));
+        let in_file =
+            engine.overridden().iter().any(|one| (&one.domain, &one.policy, &one.key) == (&domain, &policy, &key));
+        let problem = if in_file {
+            "that key's numbers stand in a rule file; change it there"
+        } else {
+            "that key has no numbers of its own"
+        };
+        return Err(Problem::bad_request(problem));
     }
     Ok(json(&told(engine)))
 }
 
 /// Overrides in force at once. Each set of numbers is a policy that the store has to keep.
 const MAX_OVERRIDES: usize = 1_000;
+/// More than anybody reads, and a page of bounded size.
+const MAX_TOLD: usize = 10_000;

@@ -134,4 +134,4 @@ fn limited(
 pub const MAX_ADHOC: usize = 4_096;
 
 /// Where throttles count; no rule file is about it.
-const THROTTLE_DOMAIN: &str = "tollgate:throttle";
+pub(super) const THROTTLE_DOMAIN: &str = "tollgate:throttle";

@@ -106,7 +106,7 @@ impl Engine {
     /// Gives a key numbers of its own, in place of any it had; those that have ended are forgotten.
     pub fn exempt(&self, exempt: Exempt) -> Result<(), StoreError> {
         self.change_exempt(|list| {
-            list.retain(|other| !is_same(other, &exempt));
+            list.retain(|other| !other.is_for_key_of(&exempt));
             list.push(exempt);
         })
     }
@@ -122,9 +122,16 @@ impl Engine {
         Ok(found)
     }
 
-    /// Keys with numbers of their own.
+    /// Keys that were given numbers of their own by hand.
     pub fn exempted(&self) -> Vec<Exempt> {
         self.inner.managed.lock().exempt.clone()
+    }
+
+    /// Keys with numbers of their own in the rule files.
+    pub fn overridden(&self) -> Vec<Exempt> {
+        let managed = self.inner.managed.lock();
+        let entries = managed.files.iter().flat_map(RuleFile::policies);
+        entries.flat_map(|entry| entry.overrides.iter().map(|one| Exempt::in_file(&entry.policy, one))).collect()
     }
 
     fn change_exempt(&self, change: impl FnOnce(&mut Vec<Exempt>)) -> Result<(), StoreError> {
@@ -156,10 +163,6 @@ impl Engine {
         use tollgate_core::Store;
         self.inner.store.now()
     }
-}
-
-fn is_same(one: &Exempt, other: &Exempt) -> bool {
-    one.domain == other.domain && one.policy == other.policy && one.key == other.key
 }
 
 impl Fate {

@@ -9,20 +9,23 @@ mod limits;
 mod numbers;
 mod table;
 mod throttle;
+mod waiting;
 
+pub(crate) use self::waiting::Waiting;
 use super::{frame::Command, reply::Replies, session::Session};
 use crate::telemetry::Wire;
 
-/// Answers one command.
+/// Answers one command; or says what has to be asked of the store first, if that is far away. All else that may refuse
+/// the command has been looked at then, so that what comes after it may change the session.
 #[inline]
-pub(crate) async fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+pub(crate) fn answer(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Option<Waiting> {
     let traces = session.engine.telemetry().traces();
-    let traced = if traces.is_on() { traced(command.name()) } else { None };
-    match traced {
-        None => carry_out(session, command, replies).await,
+    match if traces.is_on() { traced(command.name()) } else { None } {
+        None => carry_out(session, command, replies),
         Some(name) => {
             let trace = traces.request(Wire::Resp, || name, None);
-            trace.around(carry_out(session, command, replies)).await;
+            let waiting = trace.within(|| carry_out(session, command, replies));
+            waiting.map(|waiting| waiting.followed_by(trace))
         }
     }
 }
@@ -34,17 +37,17 @@ fn traced(name: &[u8]) -> Option<&'static str> {
 }
 
 #[inline]
-async fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Option<Waiting> {
     let name = command.name();
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let told = match name.len() {
         // Those that come by the million first.
-        11 if is("CL.THROTTLE") => throttle::cl_throttle(session, command, replies).await,
-        8 if is("THROTTLE") => throttle::throttle(session, command, replies).await,
-        4 if is("GCRA") => throttle::gcra(session, command, replies).await,
-        8 if is("TG.CHECK") => limits::check(session, command, replies).await,
-        9 if is("TG.REFUND") => limits::refund(session, command, replies).await,
-        8 if is("TG.RESET") => limits::reset(session, command, replies).await,
+        11 if is("CL.THROTTLE") => return begun(throttle::cl_throttle(session, command, replies), replies),
+        8 if is("THROTTLE") => return begun(throttle::throttle(session, command, replies), replies),
+        4 if is("GCRA") => return begun(throttle::gcra(session, command, replies), replies),
+        8 if is("TG.CHECK") => return begun(limits::check(session, command, replies), replies),
+        9 if is("TG.REFUND") => return begun(limits::refund(session, command, replies), replies),
+        8 if is("TG.RESET") => return begun(limits::reset(session, command, replies), replies),
         4 if is("PING") => greeting::ping(session, command, replies),
         4 if is("ECHO") => greeting::echo(session, command, replies),
         4 if is("AUTH") => greeting::auth(session, command, replies),
@@ -61,6 +64,23 @@ async fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Re
     if let Err(Refused(line)) = told {
         replies.error(&line);
     }
+    None
+}
+
+/// Whether a command may change, or tells, what the answers before it have come to: it waits for them.
+pub(crate) fn waits_for_all_before(command: Command<'_>) -> bool {
+    let name = command.name();
+    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO"]
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+#[inline]
+fn begun(begun: Begun, replies: &mut Replies) -> Option<Waiting> {
+    begun.unwrap_or_else(|Refused(line)| {
+        replies.error(&line);
+        None
+    })
 }
 
 /// Why a command is not carried out: a line that starts with the kind of error.
@@ -68,6 +88,9 @@ async fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Re
 pub(crate) struct Refused(pub(crate) String);
 
 type Told = Result<(), Refused>;
+
+/// Answered, refused, or still to be asked of the store.
+type Begun = Result<Option<Waiting>, Refused>;
 
 impl Refused {
     fn because(what: impl std::fmt::Display) -> Self {

@@ -16,8 +16,8 @@ use tokio::{
 };
 
 use super::{
-    commands,
     frame::{self, Command, MAX_FRAME_BYTES, Malformed, Words},
+    pipeline::Pipeline,
     reply::Replies,
     session::Session,
 };
@@ -47,6 +47,7 @@ struct Incoming {
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     mut session: Session,
+    mut pipeline: Pipeline,
     frame_timeout: Duration,
     latency: &Histogram,
     mut shutdown: Shutdown,
@@ -79,7 +80,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             match frame::read(frame, &mut words) {
                 Ok(Some(taken)) => {
                     if words.count() > 0 {
-                        commands::answer(&mut session, Command::new(frame, &words), &mut replies).await;
+                        pipeline.answer(&mut session, Command::new(frame, &words), &mut replies).await;
                     }
                     incoming.take(taken);
                     end_by = None;
@@ -92,11 +93,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 }
                 Ok(None) => break None,
                 Err(malformed) => {
+                    pipeline.finish(&session, &mut replies).await;
                     replies.error(&format!("ERR Protocol error: {malformed}"));
                     break Some(malformed);
                 }
             }
         };
+        pipeline.finish(&session, &mut replies).await;
         if !replies.bytes().is_empty() {
             send(&mut stream, &mut replies).await?;
             latency.observe(began.elapsed().as_secs_f64());

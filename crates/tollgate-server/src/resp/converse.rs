@@ -32,7 +32,7 @@ impl Resp {
         let session = Session::new(self.engine.clone(), self.access.clone(), 1);
         let latency = self.engine.telemetry().latency(Wire::Resp);
         let (_stopper, word) = shutdown::channel();
-        let end = connection::serve(&mut script, session, PATIENCE, &latency, word).await;
+        let end = connection::serve(&mut script, session, self.pipeline(), PATIENCE, &latency, word).await;
         (script.hears, matches!(end, Ok(End::Left)))
     }
 }

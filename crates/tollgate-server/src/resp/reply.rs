@@ -33,6 +33,12 @@ pub struct Replies {
 }
 
 impl Replies {
+    /// None so far, for a client that speaks this.
+    #[must_use]
+    pub fn speaking(protocol: Protocol) -> Self {
+        Self { bytes: Vec::new(), protocol }
+    }
+
     /// The bytes to send.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -43,6 +49,17 @@ impl Replies {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
+    }
+
+    /// An answer that was written elsewhere.
+    pub fn append(&mut self, answer: &[u8]) {
+        self.bytes.extend_from_slice(answer);
+    }
+
+    /// The bytes, to be sent by somebody else.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// `+OK` and its kind; one line.

@@ -5,12 +5,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use tollgate_core::{Carry, Micros, Policy, Rule, Store, StoreError};
-use tollgate_rules::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyValue, RuleFile, Rules};
+use tollgate_core::{Carry, Micros, Policy, PolicyError, Rule, Store, StoreError, bounds::MAX_NAME_BYTES};
+use tollgate_rules::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyValue, Override, RuleFile, Rules};
 
 use super::{
     Domain, Rulebook, Switches,
     envoy::{Allowed, Branches, EnvoyRules, Level, Limit, Node},
+    key,
     limited::{Exception, Limited},
     native::{NativeRules, Written},
 };
@@ -29,6 +30,24 @@ pub struct Exempt {
     pub rules: Vec<Rule>,
     /// Until when, by the store's clock; nothing: until it is taken back.
     pub until: Option<Micros>,
+}
+
+impl Exempt {
+    /// Whether both are for the same key.
+    pub(crate) fn is_for_key_of(&self, other: &Self) -> bool {
+        self.domain == other.domain && self.policy == other.policy && self.key == other.key
+    }
+
+    /// One that stands in a rule file.
+    pub(crate) fn in_file(policy: &Policy, written: &Override) -> Self {
+        Self {
+            domain: policy.domain().to_owned(),
+            policy: policy.name().to_owned(),
+            key: key::of_owned(&written.values),
+            rules: written.rules.clone(),
+            until: written.until,
+        }
+    }
 }
 
 /// Makes rulebooks.
@@ -50,7 +69,7 @@ impl Builder<'_> {
                 Rules::Policies(entries) => {
                     let mut written: Vec<Written> = Vec::new();
                     for entry in entries {
-                        let limited = self.policy(&entry.policy, entry.cost, &mut book)?;
+                        let limited = self.policy(&entry.policy, entry.cost, &entry.overrides, &mut book)?;
                         written.push((entry.matcher.clone(), limited));
                     }
                     Domain::Native(NativeRules::new(written))
@@ -63,47 +82,72 @@ impl Builder<'_> {
     }
 
     /// A policy with its switches and exceptions.
-    fn policy(&self, written: &Policy, cost: u64, book: &mut Rulebook) -> Result<Arc<Limited>, StoreError> {
-        let mut exceptions: HashMap<Box<str>, Exception> = HashMap::new();
+    fn policy(
+        &self,
+        written: &Policy,
+        cost: u64,
+        overrides: &[Override],
+        book: &mut Rulebook,
+    ) -> Result<Arc<Limited>, StoreError> {
+        let in_file = overrides.iter().map(|one| (key::of_owned(&one.values), &one.rules, one.until));
         let about_it = |exempt: &&Exempt| exempt.domain == written.domain() && exempt.policy == written.name();
-        for exempt in self.exempt.iter().filter(about_it) {
-            // The numbers were checked when the exception was made.
-            let Ok(own) = exception_policy(written, &exempt.rules) else { continue };
-            let limited = self.limited(&own, cost, HashMap::new(), book)?;
-            exceptions.insert(exempt.key.as_str().into(), Exception { until: exempt.until, limited });
+        let by_hand = self.exempt.iter().filter(about_it).map(|one| (one.key.clone(), &one.rules, one.until));
+        let mut exceptions: HashMap<Box<str>, Exception> = HashMap::new();
+        // Whoever acts by hand does so because of the file, and wins for as long as that is to hold.
+        for (key, rules, until) in in_file.chain(by_hand) {
+            let limited = self.exception(written, rules, cost, book)?;
+            let then = exceptions.remove(key.as_str()).map(Box::new);
+            exceptions.insert(key.into(), Exception { until, limited, then });
         }
-        self.limited(written, cost, exceptions, book)
+        let policy = self.switches.apply(written);
+        let name = full_name(&policy);
+        let limited = Arc::new(match self.before.policies.get(&name).filter(|before| before.has_rules_of(&policy)) {
+            Some(same) => Limited { cost, exceptions, ..Limited::clone(same) },
+            None => self.limited(policy.clone(), policy, cost, exceptions)?,
+        });
+        book.policies.insert(name, Arc::clone(&limited));
+        Ok(limited)
+    }
+
+    /// The rules of single keys. They are counted and shown under the policy's name, and kept under one of their own.
+    fn exception(
+        &self,
+        written: &Policy,
+        rules: &[Rule],
+        cost: u64,
+        book: &mut Rulebook,
+    ) -> Result<Arc<Limited>, StoreError> {
+        // The numbers were checked when the exception was read; neither names nor switches touch them.
+        let (Ok(shown), Ok(kept)) = (renamed(written.name(), written, rules), kept_apart(written, rules)) else {
+            return self.limited(written.clone(), written.clone(), cost, HashMap::new()).map(Arc::new);
+        };
+        let shown = self.switches.apply(&shown);
+        let name = full_name(&kept);
+        if let Some(same) = book.overrides.get(&name) {
+            return Ok(Arc::clone(same));
+        }
+        let limited = Arc::new(match self.before.overrides.get(&name).filter(|before| before.has_rules_of(&shown)) {
+            Some(same) => Limited { cost, ..Limited::clone(same) },
+            None => {
+                let rules = shown.rules().iter().map(|ready| ready.rule().clone()).collect::<Vec<_>>();
+                let kept = renamed(kept.name(), written, &rules).unwrap_or(kept);
+                self.limited(shown, kept, cost, HashMap::new())?
+            }
+        });
+        book.overrides.insert(name, Arc::clone(&limited));
+        Ok(limited)
     }
 
     fn limited(
         &self,
-        written: &Policy,
+        shown: Policy,
+        kept: Policy,
         cost: u64,
         exceptions: HashMap<Box<str>, Exception>,
-        book: &mut Rulebook,
-    ) -> Result<Arc<Limited>, StoreError> {
-        let policy = self.switches.apply(written);
-        let name: (Box<str>, Box<str>) = (policy.domain().into(), policy.name().into());
-        let before = self.before.policies.get(&name).filter(|before| before.policy.rules() == policy.rules());
-        let limited = match before {
-            Some(same) => Limited {
-                policy: Arc::clone(&same.policy),
-                stored: same.stored.clone(),
-                cost,
-                meters: same.meters.clone(),
-                exceptions,
-            },
-            None => Limited {
-                stored: self.store.install(policy.clone(), self.carry)?,
-                meters: self.telemetry.policy_meters(&policy),
-                policy: Arc::new(policy),
-                cost,
-                exceptions,
-            },
-        };
-        let limited = Arc::new(limited);
-        book.policies.insert(name, Arc::clone(&limited));
-        Ok(limited)
+    ) -> Result<Limited, StoreError> {
+        let stored = self.store.install(kept, self.carry)?;
+        let meters = self.telemetry.policy_meters(&shown);
+        Ok(Limited { policy: Arc::new(shown), stored, cost, meters, exceptions })
     }
 
     fn level(&self, descriptors: &[EnvoyDescriptor], book: &mut Rulebook) -> Result<Level, StoreError> {
@@ -139,7 +183,7 @@ impl Builder<'_> {
             }
             Allowance::Limited { policy, unit, requests_per_unit } => {
                 let policy = if watches { watching(policy) } else { policy.clone() };
-                let limited = self.policy(&policy, 1, book)?;
+                let limited = self.policy(&policy, 1, &[], book)?;
                 let written = RequestedLimit { requests_per_unit: *requests_per_unit, unit: *unit };
                 (Allowed::As(limited), Some(written))
             }
@@ -159,16 +203,24 @@ fn watching(policy: &Policy) -> Policy {
     Switches { everything_watches: true, ..Switches::default() }.apply(policy)
 }
 
-/// The policy of keys with these numbers. Those with the same numbers share it; its name tells which they are.
-pub(crate) fn exception_policy(policy: &Policy, rules: &[Rule]) -> Result<Policy, tollgate_core::PolicyError> {
+/// The policy that keys with these rules are kept under. Those with the same rules share it; its name tells which.
+fn kept_apart(policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
     let told = format!("{rules:?}");
     let hash = told.bytes().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-    let mut kept = policy.name().len().min(tollgate_core::bounds::MAX_NAME_BYTES - 17);
+    let mut kept = policy.name().len().min(MAX_NAME_BYTES - 17);
     while !policy.name().is_char_boundary(kept) {
         kept -= 1;
     }
-    let name = format!("{}~{hash:016x}", &policy.name()[..kept]);
+    renamed(&format!("{}~{hash:016x}", &policy.name()[..kept]), policy, rules)
+}
+
+/// Other rules in the same domain.
+fn renamed(name: &str, policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
     Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())
+}
+
+fn full_name(policy: &Policy) -> (Box<str>, Box<str>) {
+    (policy.domain().into(), policy.name().into())
 }
 
 /// FNV-1a: short, and the same in every process and version.

@@ -22,6 +22,11 @@ pub(crate) fn of_values<'a>(values: &[&'a str]) -> Cow<'a, str> {
     }
 }
 
+/// The same for values that were kept.
+pub(crate) fn of_owned(values: &[String]) -> String {
+    of_values(&values.iter().map(String::as_str).collect::<Vec<_>>()).into_owned()
+}
+
 /// The key of a whole descriptor, keys and values.
 pub(crate) fn of_entries(entries: &[(&str, &str)]) -> String {
     let parts: Vec<&str> = entries.iter().flat_map(|(key, value)| [*key, *value]).collect();

@@ -7,7 +7,7 @@ use tollgate_core::{Micros, Policy};
 use crate::{telemetry::PolicyMeters, wiring::StoredPolicy};
 
 /// A policy that can be asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Limited {
     pub(crate) policy: Arc<Policy>,
     pub(crate) stored: StoredPolicy,
@@ -24,18 +24,40 @@ pub(crate) struct Exception {
     /// When the ordinary rules hold again; nothing: never.
     pub(crate) until: Option<Micros>,
     pub(crate) limited: Arc<Limited>,
+    /// What holds for the key then; nothing: the policy.
+    pub(crate) then: Option<Box<Exception>>,
+}
+
+impl Exception {
+    /// The counters of everybody in the chain.
+    pub(crate) fn meters(&self) -> impl Iterator<Item = &PolicyMeters> {
+        std::iter::successors(Some(self), |one| one.then.as_deref()).map(|one| &one.limited.meters)
+    }
 }
 
 impl Limited {
+    /// Whether nothing but its exceptions and its cost could differ.
+    pub(crate) fn has_rules_of(&self, policy: &Policy) -> bool {
+        self.policy.rules() == policy.rules()
+    }
+
     /// Who decides about this key now.
     #[inline]
     pub(crate) fn for_key(&self, key: &str, now: impl FnOnce() -> Micros) -> &Self {
         if self.exceptions.is_empty() {
             return self;
         }
-        match self.exceptions.get(key) {
-            Some(exception) if exception.until.is_none_or(|until| until > now()) => &exception.limited,
-            _ => self,
+        let mut exception = self.exceptions.get(key);
+        if exception.is_none() {
+            return self;
         }
+        let now = now();
+        while let Some(found) = exception {
+            if found.until.is_none_or(|until| until > now) {
+                return &found.limited;
+            }
+            exception = found.then.as_deref();
+        }
+        self
     }
 }

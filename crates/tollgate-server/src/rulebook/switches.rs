@@ -29,7 +29,7 @@ pub struct Target {
 }
 
 impl Switches {
-    /// The policy as it is to be enforced; the very same if no switch is about it.
+    /// The policy as it is to be enforced; the very same if no switch is about it. An override goes by its policy's name.
     pub(crate) fn apply(&self, policy: &Policy) -> Policy {
         let changed = |rule: &Rule| {
             let off = self.names(&self.off, policy, rule.name());

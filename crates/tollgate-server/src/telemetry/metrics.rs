@@ -1,7 +1,7 @@
 //! Numbers for Prometheus, and the handles that the hot path bumps without looking anything up.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -206,7 +206,7 @@ impl Telemetry {
     /// Decisions by limits that came with calls, by domain: allowed, denied, never.
     pub(crate) fn adhoc_totals(&self) -> Vec<(String, [u64; VERDICTS])> {
         let adhoc = self.adhoc.lock();
-        adhoc.iter().map(|(domain, meters)| (domain.to_string(), meters.totals())).collect()
+        adhoc.iter().map(|(domain, meters)| (domain.to_string(), meters.totals(&[]))).collect()
     }
 
     /// Requests let through because no rule is about them, whatever the reason.
@@ -298,41 +298,54 @@ impl PolicyMeters {
 }
 
 impl PolicyMeters {
-    /// Decisions so far: allowed, denied, never.
-    pub fn totals(&self) -> [u64; VERDICTS] {
+    /// Decisions so far, those by the rules of these overrides included: allowed, denied, never.
+    pub(crate) fn totals(&self, overrides: &[&Self]) -> [u64; VERDICTS] {
         let mut totals = [0; VERDICTS];
-        for (index, cell) in self.0.cells.iter().enumerate() {
-            if let Some(counter) = cell.get() {
-                totals[index / SOURCES % VERDICTS] += counter.get();
+        for rule in self.rules_with(overrides) {
+            for (index, total) in totals.iter_mut().enumerate() {
+                let told = |source: &Source| {
+                    let labels = self.0.labels(rule, VERDICT_NAMES[index], source.name());
+                    self.0.decisions.get(&labels).map_or(0, |counter| counter.get())
+                };
+                *total += ALL_SOURCES.iter().map(told).sum::<u64>();
             }
         }
         totals
     }
 
     /// Requests that rules which only watch would have refused.
-    pub fn shadow_denials(&self) -> u64 {
-        self.0.shadows.iter().filter_map(|cell| cell.get()).map(Counter::get).sum()
+    pub(crate) fn shadow_denials(&self, overrides: &[&Self]) -> u64 {
+        let told = |rule: &str| self.0.shadow_denials.get(&self.0.rule_labels(rule)).map_or(0, |counter| counter.get());
+        self.rules_with(overrides).into_iter().map(told).sum()
+    }
+
+    /// Every name that decisions are counted under; the empty one is for those that no rule made.
+    fn rules_with<'a>(&'a self, overrides: &[&'a Self]) -> BTreeSet<&'a str> {
+        let all = overrides.iter().chain([&self]).flat_map(|meters| &meters.0.rules);
+        all.map(String::as_str).chain([""]).collect()
     }
 }
 
 impl Meters {
     #[cold]
     fn counter(&self, rule: usize, verdict: Verdict, source: Source) -> Counter {
-        let labels = DecisionLabels {
-            domain: self.domain.clone(),
-            policy: self.policy.clone(),
-            rule: self.rules.get(rule).cloned().unwrap_or_default(),
-            verdict: verdict.name(),
-            source: source.name(),
-        };
-        self.decisions.get_or_create(&labels).clone()
+        let rule = self.rules.get(rule).map_or("", String::as_str);
+        self.decisions.get_or_create(&self.labels(rule, verdict.name(), source.name())).clone()
     }
 
     #[cold]
     fn shadow_counter(&self, rule: usize) -> Counter {
-        let rule = self.rules.get(rule).cloned().unwrap_or_default();
-        let labels = RuleLabels { domain: self.domain.clone(), policy: self.policy.clone(), rule };
-        self.shadow_denials.get_or_create(&labels).clone()
+        let rule = self.rules.get(rule).map_or("", String::as_str);
+        self.shadow_denials.get_or_create(&self.rule_labels(rule)).clone()
+    }
+
+    fn labels(&self, rule: &str, verdict: &'static str, source: &'static str) -> DecisionLabels {
+        let RuleLabels { domain, policy, rule } = self.rule_labels(rule);
+        DecisionLabels { domain, policy, rule, verdict, source }
+    }
+
+    fn rule_labels(&self, rule: &str) -> RuleLabels {
+        RuleLabels { domain: self.domain.clone(), policy: self.policy.clone(), rule: rule.to_owned() }
     }
 }
 
@@ -389,6 +402,10 @@ fn latency_buckets() -> Histogram {
 /// The policy that limits which come with calls are counted under.
 pub const ADHOC: &str = "ad hoc";
 const VERDICTS: usize = 3;
+/// In the order of their cells.
+const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];
+const ALL_SOURCES: [Source; 7] =
+    [Source::Store, Source::InTurn, Source::Overflow, Source::Lease, Source::Local, Source::Open, Source::Closed];
 const SOURCES: usize = 8;
 /// Keys whose denials are counted one by one.
 const TOP_PLACES: usize = 1_000;

@@ -4,6 +4,7 @@
 
 mod envoy;
 mod matching;
+mod overrides;
 mod reload;
 mod switches;
 mod throttle;
@@ -11,6 +12,7 @@ mod throttle;
 use std::sync::Arc;
 
 use tollgate_core::{Micros, Verdict};
+use tollgate_memory::{ManualClock, MemoryStore};
 use tollgate_rules::{Format, read_str};
 use tollgate_server::{
     engine::{Answer, AskError, Asked, Engine, Question, Subject},
@@ -34,6 +36,15 @@ impl Bench {
     pub(crate) fn without_rules() -> Self {
         let store = block_on(Storage::open("memory", &StorageSettings::default())).unwrap();
         Self(Engine::new(store, Arc::new(Telemetry::default())))
+    }
+
+    /// With these rules in force, by a clock in the test's hands.
+    pub(crate) fn by_clock(rules: &str, now: Micros) -> (Self, ManualClock) {
+        let clock = ManualClock::at(now);
+        let store = Storage::ByHand(MemoryStore::with_clock(clock.clone()));
+        let bench = Self(Engine::new(store, Arc::new(Telemetry::default())));
+        bench.load(rules).unwrap();
+        (bench, clock)
     }
 
     pub(crate) fn load(&self, rules: &str) -> Result<(), String> {

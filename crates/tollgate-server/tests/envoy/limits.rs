@@ -79,3 +79,31 @@ fn a_request_costs_what_it_says_and_gets_back_what_was_not_used() {
     assert_eq!(costing("351", "0").status, 429);
     assert_eq!(costing("350", "0").status, 200);
 }
+
+/// No rule of ours is about partners; Envoy says how many each of them may have.
+#[test]
+fn a_limit_that_envoy_sends_along_holds() {
+    let edge = Edge::start();
+    let asked = |partner| edge.get("/", &[("x-partner", partner)]);
+    for left in (0..4).rev() {
+        let reply = asked("acme");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.header("x-ratelimit-limit"), Some(r#"4, 4;w=31536000;name="requested""#));
+        assert_eq!(reply.header("x-ratelimit-remaining"), Some(left.to_string().as_str()));
+    }
+    let refused = asked("acme");
+    assert_eq!(refused.status, 429);
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(asked("globex").status, 200, "each is counted apart");
+}
+
+#[test]
+fn without_the_metadata_the_rules_decide() {
+    let edge = Edge::with("memory", |config| {
+        let without = config.replace("value: { partner:", "value: { nobody:");
+        assert_ne!(without, config);
+        without.replace("descriptor_key: partner", "descriptor_key: user")
+    });
+    let reply = edge.get("/", &[("x-partner", "ann")]);
+    assert_eq!((reply.status, reply.header("ratelimit-policy")), (200, Some(r#""year";q=10;w=31536000"#)), "{reply:?}");
+}

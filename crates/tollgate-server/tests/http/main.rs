@@ -14,3 +14,5 @@ mod openapi;
 mod reload;
 mod security;
 mod stopping;
+mod tls;
+mod tls_clients;

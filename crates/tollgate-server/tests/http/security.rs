@@ -1,17 +1,9 @@
-//! Tokens, certificates, and secrets that stay secret.
+//! Tokens, and secrets that stay secret.
 
-use std::{fs, io::Read, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fs, time::Duration};
 
-use tokio_rustls::rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-};
-use tollgate_server::{
-    config::ServerConfig,
-    security::{Secret, TlsFiles},
-};
-use tollgate_testkit::servers::{Certificates, wait_until};
+use tollgate_server::{config::ServerConfig, security::Secret};
+use tollgate_testkit::servers::wait_until;
 
 use crate::{client::ask, desk::Desk};
 
@@ -100,69 +92,4 @@ fn secrets_are_never_told() {
     told.push_str(&format!("{:?}", desk.server));
     assert!(told.contains("127.0.0.1:1"), "the failure is told: {told}");
     assert!(!told.contains("canary"), "{told}");
-}
-
-/// What a TLS client gets for one request.
-fn over_tls(
-    server: SocketAddr,
-    ca: &std::path::Path,
-    own: Option<(&std::path::Path, &std::path::Path)>,
-) -> Result<String, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    let config = match own {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let chain = vec![CertificateDer::from_pem_file(cert).unwrap()];
-            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
-        }
-    };
-    let name = ServerName::try_from("localhost").unwrap();
-    let session = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(session, crate::client::connect(server));
-    let request = b"GET /v1/auth?cost=0 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    std::io::Write::write_all(&mut stream, request).map_err(|error| error.to_string())?;
-    let mut reply = Vec::new();
-    match stream.read_to_end(&mut reply) {
-        Ok(_) => Ok(String::from_utf8_lossy(&reply).into_owned()),
-        Err(error) if reply.is_empty() => Err(error.to_string()),
-        Err(_) => Ok(String::from_utf8_lossy(&reply).into_owned()),
-    }
-}
-
-fn with_tls(certificates: &Certificates, client_ca: bool) -> Desk {
-    Desk::start(|folder, config| {
-        let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        fs::copy(certificates.server_cert(), &cert).unwrap();
-        fs::copy(certificates.server_key(), &key).unwrap();
-        config.tls = Some(TlsFiles { cert, key, client_ca: client_ca.then(|| certificates.ca()) });
-    })
-}
-
-#[test]
-fn tls_is_spoken_and_certificates_are_read_again() {
-    let first = Certificates::new();
-    let desk = with_tls(&first, false);
-    assert!(over_tls(desk.http, &first.ca(), None).unwrap().starts_with("HTTP/1.1 200"));
-    let second = Certificates::new();
-    assert!(over_tls(desk.http, &second.ca(), None).is_err(), "an authority that is not trusted");
-    fs::copy(second.server_key(), desk.path("key.pem")).unwrap();
-    fs::copy(second.server_cert(), desk.path("cert.pem")).unwrap();
-    wait_until("the new certificate", Duration::from_secs(20), || over_tls(desk.http, &second.ca(), None).is_ok());
-}
-
-#[test]
-fn clients_are_asked_for_their_certificate() {
-    let certificates = Certificates::new();
-    let desk = with_tls(&certificates, true);
-    let own = (certificates.client_cert(), certificates.client_key());
-    let told = over_tls(desk.http, &certificates.ca(), Some((&own.0, &own.1)));
-    assert!(told.unwrap().starts_with("HTTP/1.1 200"));
-    assert!(over_tls(desk.http, &certificates.ca(), None).is_err());
-    let stranger = (certificates.stranger_cert(), certificates.stranger_key());
-    assert!(over_tls(desk.http, &certificates.ca(), Some((&stranger.0, &stranger.1))).is_err());
 }

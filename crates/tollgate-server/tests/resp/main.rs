@@ -9,6 +9,7 @@ mod cell;
 mod documented;
 mod library;
 mod mutations;
+mod pipelines;
 mod shared;
 mod support;
 mod tools;

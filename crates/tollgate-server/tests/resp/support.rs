@@ -10,6 +10,7 @@ use std::{
 use tokio::runtime::Runtime;
 use tollgate_core::Micros;
 use tollgate_memory::{ManualClock, MemoryStore};
+use tollgate_redis::{PretendClock, RedisConfig, RedisStore};
 use tollgate_rules::{Format, read_str};
 use tollgate_server::{
     config::Bounds,
@@ -69,6 +70,19 @@ impl Server {
         Self::over(ManualClock::default(), engine, runtime, Bounds::default(), Access::open())
     }
 
+    /// The same, by a clock in the test's hands that begins with the others'; and with one thread, so that what a
+    /// connection asks in one go also leaves in one.
+    pub(crate) fn sharing_by_hand(url: &str, rules: &[&str]) -> (Self, PretendClock) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let clock = PretendClock::default();
+        clock.set(START);
+        let config = RedisConfig::default().pretend_time(clock.clone()).deadline(PATIENCE);
+        let store = runtime.block_on(RedisStore::connect_with(url, config)).unwrap();
+        let engine = Engine::new(Storage::Redis(store), Arc::default());
+        load(&engine, rules);
+        (Self::over(ManualClock::default(), engine, runtime, Bounds::default(), Access::open()), clock)
+    }
+
     fn over(clock: ManualClock, engine: Engine, runtime: Runtime, bounds: Bounds, access: Access) -> Self {
         let (stopper, word) = shutdown::channel();
         let telemetry = Arc::new(Telemetry::default());
@@ -112,8 +126,13 @@ fn runtime() -> Runtime {
 pub(crate) fn engine() -> (ManualClock, Engine) {
     let clock = ManualClock::at(START);
     let engine = Engine::new(Storage::ByHand(MemoryStore::with_clock(clock.clone())), Arc::default());
-    engine.load(read_str("rules.yaml", RULES, Format::Yaml).map(|file| vec![file])).unwrap();
+    load(&engine, &[RULES]);
     (clock, engine)
+}
+
+pub(crate) fn load(engine: &Engine, rules: &[&str]) {
+    let files: Result<Vec<_>, _> = rules.iter().map(|text| read_str("rules.yaml", text, Format::Yaml)).collect();
+    engine.load(files).unwrap();
 }
 
 /// A client that counts bytes.

@@ -26,6 +26,10 @@ pub enum Part {
     Envoy,
     /// `nginx`, with its `auth_request` module.
     Nginx,
+    /// `curl`, which the examples of the documentation call.
+    Curl,
+    /// `systemd-analyze`, which reads a unit file as systemd would.
+    SystemdAnalyze,
     /// `chromium`, the browser.
     Chromium,
     /// `chromedriver`, which clicks and types in it.
@@ -135,6 +139,18 @@ impl Part {
                 installed: on_path().into_iter().chain(["/usr/sbin".into()]).collect(),
                 remedy: "`apt-get install nginx-light`",
             },
+            Self::Curl => Facts {
+                file: "curl",
+                variable: "TOLLGATE_CURL",
+                installed: on_path(),
+                remedy: "`apt-get install curl`",
+            },
+            Self::SystemdAnalyze => Facts {
+                file: "systemd-analyze",
+                variable: "TOLLGATE_SYSTEMD_ANALYZE",
+                installed: on_path(),
+                remedy: "`apt-get install systemd`",
+            },
             Self::Chromium => Facts {
                 file: "chromium",
                 variable: "TOLLGATE_CHROMIUM",
@@ -178,6 +194,8 @@ mod tests {
             Part::ValkeyServer,
             Part::Envoy,
             Part::Nginx,
+            Part::Curl,
+            Part::SystemdAnalyze,
             Part::Chromium,
             Part::ChromeDriver,
             Part::LibFaketime,

@@ -79,6 +79,11 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// The system's name for it; nothing while it is down.
+    pub fn id(&self) -> Option<u32> {
+        self.child().as_ref().map(Child::id)
+    }
+
     /// What it has written so far, all lives included.
     pub fn log(&self) -> String {
         fs::read_to_string(self.home.path().join(LOG)).unwrap_or_default()

@@ -15,8 +15,8 @@ use std::{
     thread,
 };
 
-/// Starts a program from the thread that stays.
-pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
+/// Starts a program from the thread that stays; it reads nothing.
+pub fn spawn(mut command: Command) -> io::Result<Child> {
     command.stdin(Stdio::null());
     let (answer, child) = mpsc::channel();
     NURSERY.lock().expect("nothing panics under this lock").send((command, answer)).expect("the thread stays");
@@ -24,7 +24,7 @@ pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
 }
 
 /// A command that will run `program`, and end with this process where the machine knows how.
-pub(super) fn leashed(program: PathBuf) -> Command {
+pub fn leashed(program: PathBuf) -> Command {
     if !*LEASH {
         return Command::new(program);
     }

@@ -5,34 +5,34 @@
 
 use tollgate_core::{DecidedBy, Micros, Verdict};
 
-use super::{Command, Refused, Replies, Session, Told, numbers};
+use super::{Begun, Command, Refused, Replies, Session, Waiting, numbers};
 use crate::engine::{Answer, Asked, Question, Subject};
 
-pub(super) async fn check(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+/// What is asked about a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    cost: Option<u64>,
+    verb: Asked,
+}
+
+pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
     const USAGE: &str = "TG.CHECK domain key [COST n] [WAIT ms]";
-    let options = Options::of(command, USAGE, true)?;
-    let verb = Asked::Take { max_wait: options.max_wait };
-    let answer = ask(session, command, USAGE, options.cost, verb).await?;
-    tell(replies, &answer);
-    Ok(())
+    let Options { cost, max_wait } = Options::of(command, USAGE, true)?;
+    ask(session, command, USAGE, Terms { cost, verb: Asked::Take { max_wait } }, replies)
 }
 
-pub(super) async fn refund(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+pub(super) fn refund(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
     const USAGE: &str = "TG.REFUND domain key [COST n]";
-    let options = Options::of(command, USAGE, false)?;
-    let answer = ask(session, command, USAGE, options.cost, Asked::Refund { at: None }).await?;
-    tell(replies, &answer);
-    Ok(())
+    let Options { cost, .. } = Options::of(command, USAGE, false)?;
+    ask(session, command, USAGE, Terms { cost, verb: Asked::Refund { at: None } }, replies)
 }
 
-pub(super) async fn reset(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
     const USAGE: &str = "TG.RESET domain key";
     if command.arguments() != 2 {
         return Err(Refused::usage(USAGE));
     }
-    let _ = ask(session, command, USAGE, None, Asked::Reset).await?;
-    replies.status("OK");
-    Ok(())
+    ask(session, command, USAGE, Terms { cost: None, verb: Asked::Reset }, replies)
 }
 
 /// What may follow domain and key, in any order, each once.
@@ -62,24 +62,37 @@ impl Options {
     }
 }
 
-async fn ask(
-    session: &Session,
-    command: Command<'_>,
-    usage: &str,
-    cost: Option<u64>,
-    verb: Asked,
-) -> Result<Answer, Refused> {
+fn ask(session: &Session, command: Command<'_>, usage: &str, terms: Terms, replies: &mut Replies) -> Begun {
     let (Some(domain), Some(key)) = (command.argument(0), command.argument(1)) else {
         return Err(Refused::usage(usage));
     };
     let (domain, key) = (numbers::text("the domain", domain)?, numbers::text("the key", key)?);
     session.admit_to(domain)?;
-    let question = Question { domain, subjects: &[Subject { cost, ..Subject::key(key) }], verb };
-    let answered = match session.engine.ask_now(&question) {
-        Some(answered) => answered,
-        None => session.engine.ask(&question).await,
-    };
-    answered.map_err(Refused::because)
+    let subjects = [terms.subject(key)];
+    match session.engine.ask_now(&terms.question(domain, &subjects)) {
+        Some(answered) => {
+            terms.tell(replies, &answered.map_err(Refused::because)?);
+            Ok(None)
+        }
+        None => Ok(Some(Waiting::limits(session, domain, key, terms))),
+    }
+}
+
+impl Terms {
+    pub(super) fn subject<'a>(&self, key: &'a str) -> Subject<'a> {
+        Subject { cost: self.cost, ..Subject::key(key) }
+    }
+
+    pub(super) fn question<'a>(&self, domain: &'a str, subjects: &'a [Subject<'a>]) -> Question<'a> {
+        Question { domain, subjects, verb: self.verb }
+    }
+
+    pub(super) fn tell(&self, replies: &mut Replies, answer: &Answer) {
+        match self.verb {
+            Asked::Reset => replies.status("OK"),
+            _ => tell(replies, answer),
+        }
+    }
 }
 
 fn tell(replies: &mut Replies, answer: &Answer) {

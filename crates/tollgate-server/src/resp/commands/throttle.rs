@@ -12,45 +12,45 @@
 
 use tollgate_core::{Decision, Micros, Verdict};
 
-use super::{Command, Refused, Replies, Session, Told, numbers};
+use super::{Begun, Command, Refused, Replies, Session, Waiting, numbers};
 use crate::engine::Throttle;
 
 /// What a call asks for.
 struct Call<'a> {
     key: &'a str,
-    numbers: Throttle,
-    quantity: u64,
+    terms: Terms,
 }
 
-pub(super) async fn cl_throttle(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    let call = positional(command, "CL.THROTTLE key max_burst count period [quantity]", |max_burst| Ok(max_burst + 1))?;
-    let decision = decide(session, &call).await?;
-    tell(replies, &call, &decision);
-    Ok(())
+/// The same without the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) numbers: Throttle,
+    pub(super) quantity: u64,
+    order: Order,
 }
 
-pub(super) async fn throttle(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
-    let call = positional(command, "THROTTLE key max_burst count_per_period period [quantity]", |max_burst| {
+/// Whose order the answer is in.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    RedisCell,
+    Throttlecrab,
+}
+
+pub(super) fn cl_throttle(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
+    const USAGE: &str = "CL.THROTTLE key max_burst count period [quantity]";
+    let call = positional(command, USAGE, Order::RedisCell, |max_burst| Ok(max_burst + 1))?;
+    decide(session, &call, replies)
+}
+
+pub(super) fn throttle(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
+    const USAGE: &str = "THROTTLE key max_burst count_per_period period [quantity]";
+    let call = positional(command, USAGE, Order::Throttlecrab, |max_burst| {
         if max_burst == 0 { Err(Refused::because("max_burst is 0; it is 1 at least")) } else { Ok(max_burst) }
     })?;
-    let decision = decide(session, &call).await?;
-    let retry_after = match decision.verdict {
-        Verdict::Allow { .. } => 0,
-        Verdict::Deny { retry_after } => seconds(retry_after),
-        Verdict::Never => -1,
-    };
-    let numbers = [
-        i64::from(decision.is_allowed()),
-        signed(decision.limit()),
-        signed(decision.remaining()),
-        seconds(decision.reset_after()),
-        retry_after,
-    ];
-    put(replies, numbers);
-    Ok(())
+    decide(session, &call, replies)
 }
 
-pub(super) async fn gcra(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+pub(super) fn gcra(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
     const USAGE: &str = "GCRA key max_burst tokens_per_period period [TOKENS n]";
     let (Some(key), Some(max_burst), Some(count), Some(period)) =
         (command.argument(0), command.argument(1), command.argument(2), command.argument(3))
@@ -64,18 +64,13 @@ pub(super) async fn gcra(session: &mut Session, command: Command<'_>, replies: &
         }
         (Some(word), _) => return Err(Refused::syntax(word, USAGE)),
     };
-    let call = Call {
-        key: numbers::text("the key", key)?,
-        numbers: Throttle {
-            burst: numbers::whole("max_burst", max_burst)? + 1,
-            count: numbers::positive("tokens_per_period", count)?,
-            period: numbers::decimal_seconds("period", period)?,
-        },
-        quantity,
+    let key = numbers::text("the key", key)?;
+    let numbers = Throttle {
+        burst: numbers::whole("max_burst", max_burst)? + 1,
+        count: numbers::positive("tokens_per_period", count)?,
+        period: numbers::decimal_seconds("period", period)?,
     };
-    let decision = decide(session, &call).await?;
-    tell(replies, &call, &decision);
-    Ok(())
+    decide(session, &Call { key, terms: Terms { numbers, quantity, order: Order::RedisCell } }, replies)
 }
 
 /// The five arguments that two of the commands share.
@@ -83,6 +78,7 @@ pub(super) async fn gcra(session: &mut Session, command: Command<'_>, replies: &
 fn positional<'a>(
     command: Command<'a>,
     usage: &str,
+    order: Order,
     burst: impl FnOnce(u64) -> Result<u64, Refused>,
 ) -> Result<Call<'a>, Refused> {
     let (Some(key), Some(max_burst), Some(count), Some(period), 4..=5) =
@@ -90,45 +86,72 @@ fn positional<'a>(
     else {
         return Err(Refused::usage(usage));
     };
-    Ok(Call {
-        key: numbers::text("the key", key)?,
-        numbers: Throttle {
-            burst: burst(numbers::whole("max_burst", max_burst)?)?,
-            count: numbers::positive("count", count)?,
-            period: numbers::seconds("period", period)?,
-        },
-        quantity: command.argument(4).map_or(Ok(1), |quantity| numbers::whole("quantity", quantity))?,
-    })
+    let key = numbers::text("the key", key)?;
+    let numbers = Throttle {
+        burst: burst(numbers::whole("max_burst", max_burst)?)?,
+        count: numbers::positive("count", count)?,
+        period: numbers::seconds("period", period)?,
+    };
+    let quantity = command.argument(4).map_or(Ok(1), |quantity| numbers::whole("quantity", quantity))?;
+    Ok(Call { key, terms: Terms { numbers, quantity, order } })
 }
 
 #[inline]
-async fn decide(session: &Session, call: &Call<'_>) -> Result<Decision, Refused> {
+fn decide(session: &Session, call: &Call<'_>, replies: &mut Replies) -> Begun {
     session.admit_to_throttle()?;
-    let Call { key, numbers, quantity } = *call;
-    let decided = match session.engine.throttle_now(key, numbers, quantity) {
-        Some(decided) => decided,
-        None => session.engine.throttle(key, numbers, quantity).await,
-    };
-    decided.map_err(Refused::because)
+    let Call { key, terms } = call;
+    match session.engine.throttle_now(key, terms.numbers, terms.quantity) {
+        Some(decided) => {
+            terms.tell(replies, &decided.map_err(Refused::because)?);
+            Ok(None)
+        }
+        None => Ok(Some(Waiting::throttle(session, key, *terms))),
+    }
 }
 
-/// In redis-cell's order.
-#[inline]
-fn tell(replies: &mut Replies, call: &Call<'_>, decision: &Decision) {
+impl Terms {
+    /// The answer, in the order of whoever has the command from.
+    #[inline]
+    pub(super) fn tell(&self, replies: &mut Replies, decision: &Decision) {
+        match self.order {
+            Order::RedisCell => self.tell_as_redis_cell(replies, decision),
+            Order::Throttlecrab => tell_as_throttlecrab(replies, decision),
+        }
+    }
+
+    #[inline]
+    fn tell_as_redis_cell(&self, replies: &mut Replies, decision: &Decision) {
+        let retry_after = match decision.verdict {
+            Verdict::Deny { retry_after } => Some(retry_after),
+            Verdict::Never => None,
+            // Who looks at a key that stands deeper than these numbers allow, because others were used before, is told so.
+            Verdict::Allow { .. } if self.quantity == 0 => too_deep(&self.numbers, decision.reset_after()),
+            Verdict::Allow { .. } => None,
+        };
+        let limited = !decision.is_allowed() || retry_after.is_some();
+        let numbers = [
+            i64::from(limited),
+            signed(decision.limit()),
+            signed(decision.remaining()),
+            retry_after.map_or(-1, seconds),
+            seconds(decision.reset_after()),
+        ];
+        put(replies, numbers);
+    }
+}
+
+fn tell_as_throttlecrab(replies: &mut Replies, decision: &Decision) {
     let retry_after = match decision.verdict {
-        Verdict::Deny { retry_after } => Some(retry_after),
-        Verdict::Never => None,
-        // Who looks at a key that stands deeper than these numbers allow, because others were used before, is told so.
-        Verdict::Allow { .. } if call.quantity == 0 => too_deep(&call.numbers, decision.reset_after()),
-        Verdict::Allow { .. } => None,
+        Verdict::Allow { .. } => 0,
+        Verdict::Deny { retry_after } => seconds(retry_after),
+        Verdict::Never => -1,
     };
-    let limited = !decision.is_allowed() || retry_after.is_some();
     let numbers = [
-        i64::from(limited),
+        i64::from(decision.is_allowed()),
         signed(decision.limit()),
         signed(decision.remaining()),
-        retry_after.map_or(-1, seconds),
         seconds(decision.reset_after()),
+        retry_after,
     ];
     put(replies, numbers);
 }

@@ -12,6 +12,7 @@ use crate::{telemetry::Wire, wiring::Storage};
 pub struct Traces(());
 
 /// Not followed.
+#[derive(Debug)]
 pub(crate) struct Trace;
 
 /// Not followed either.
@@ -52,6 +53,11 @@ impl Trace {
     #[inline]
     pub(crate) fn around<F: Future>(&self, work: F) -> F {
         work
+    }
+
+    #[inline]
+    pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
     }
 
     #[inline]

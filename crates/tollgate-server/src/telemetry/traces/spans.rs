@@ -32,7 +32,8 @@ struct On {
     callers: TraceContextPropagator,
 }
 
-/// The span of a request, if it is traced.
+/// The span of a request, if it is traced. Ends when dropped, too.
+#[derive(Debug)]
 pub(crate) struct Trace(Option<Context>);
 
 /// The span of a call to the store, if its request is traced. Ends when dropped, too.
@@ -150,6 +151,13 @@ impl Trace {
             None => work.await,
             Some(context) => work.with_context(context.clone()).await,
         }
+    }
+
+    /// The same for work that never waits.
+    #[inline]
+    pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _current = self.0.clone().map(Context::attach);
+        work()
     }
 
     /// The request is answered: with this status, under this name, which is our fault or is not.

@@ -1,19 +1,29 @@
 //! Load over gRPC: HTTP/2 frames made beforehand, so that the client does as little as it can.
 
-use std::{net::Ipv4Addr, time::Instant};
+use std::{net::Ipv4Addr, sync::Arc};
 
 use h2::client::SendRequest;
 use http::{HeaderMap, Request};
 use prost::{Message, bytes::Bytes};
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::net::TcpStream;
 use tollgate_server::grpc::wire::{Entry, RateLimitDescriptor, RateLimitRequest};
 
-use crate::{KEYS, Load, seen::Seen};
+use crate::{
+    Load,
+    seen::{Caller, KEYS, Seen, closed_loop},
+};
 
 /// What is called, and with which messages.
 pub(crate) struct Calls {
     path: &'static str,
-    bodies: Vec<Bytes>,
+    bodies: Arc<[Bytes]>,
+}
+
+/// One of those who call on a connection.
+struct Call {
+    client: SendRequest<Bytes>,
+    path: &'static str,
+    bodies: Arc<[Bytes]>,
 }
 
 /// One descriptor with one entry.
@@ -55,37 +65,22 @@ pub(crate) fn crab() -> Calls {
 }
 
 pub(crate) async fn run(port: u16, calls: &Calls, load: Load) -> Seen {
-    let mut tasks = JoinSet::new();
-    let mut clients = Vec::new();
+    let mut callers = Vec::new();
     for _ in 0..load.connections {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("a connection");
         stream.set_nodelay(true).expect("a socket");
         let (client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
         tokio::spawn(connection);
-        clients.push(client);
+        let one = || Call { client: client.clone(), path: calls.path, bodies: Arc::clone(&calls.bodies) };
+        callers.extend((0..load.in_flight).map(|_| one()));
     }
-    let bodies: std::sync::Arc<[Bytes]> = calls.bodies.clone().into();
-    let began = Instant::now();
-    for (place, client) in clients.iter().flat_map(|client| vec![client; load.in_flight]).enumerate() {
-        let (mut client, bodies, path) = (client.clone(), bodies.clone(), calls.path);
-        tasks.spawn(async move {
-            let mut late = Vec::with_capacity(1 << 16);
-            // Every caller walks over the keys in strides of its own.
-            let mut key = place * 7_919;
-            while began.elapsed() < load.time {
-                let sent = Instant::now();
-                call(&mut client, path, bodies[key % KEYS].clone()).await;
-                late.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
-                key += 104_729;
-            }
-            late
-        });
+    closed_loop(callers, load.time).await
+}
+
+impl Caller for Call {
+    async fn ask(&mut self, key: usize) {
+        call(&mut self.client, self.path, self.bodies[key].clone()).await;
     }
-    let mut late = Vec::new();
-    while let Some(some) = tasks.join_next().await {
-        late.extend(some.expect("no caller fails"));
-    }
-    Seen::new(late, began.elapsed())
 }
 
 async fn call(client: &mut SendRequest<Bytes>, path: &str, body: Bytes) {

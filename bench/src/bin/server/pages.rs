@@ -1,14 +1,16 @@
 //! Load over HTTP/1.1: requests made beforehand, one in flight on each connection.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Instant};
+use std::{net::Ipv4Addr, sync::Arc};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    task::JoinSet,
 };
 
-use crate::{KEYS, Load, seen::Seen};
+use crate::{
+    Load,
+    seen::{Caller, KEYS, Seen, closed_loop},
+};
 
 /// Requests as bytes.
 pub(crate) type Pages = Arc<[Vec<u8>]>;
@@ -30,36 +32,28 @@ fn post(path: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
+/// A connection, one request at a time.
+struct Reader {
+    stream: TcpStream,
+    pages: Pages,
+    buffer: Vec<u8>,
+}
+
 pub(crate) async fn run(port: u16, pages: &Pages, load: Load) -> Seen {
-    let mut streams = Vec::new();
+    let mut callers = Vec::new();
     for _ in 0..load.connections {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("a connection");
         stream.set_nodelay(true).expect("a socket");
-        streams.push(stream);
+        callers.push(Reader { stream, pages: Arc::clone(pages), buffer: vec![0; 16 << 10] });
     }
-    let began = Instant::now();
-    let mut tasks = JoinSet::new();
-    for (place, mut stream) in streams.into_iter().enumerate() {
-        let pages = Arc::clone(pages);
-        tasks.spawn(async move {
-            let mut late = Vec::with_capacity(1 << 16);
-            let mut buffer = vec![0; 16 << 10];
-            let mut key = place * 7_919;
-            while began.elapsed() < load.time {
-                let sent = Instant::now();
-                stream.write_all(&pages[key % KEYS]).await.expect("a connection that lives");
-                read(&mut stream, &mut buffer).await;
-                late.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
-                key += 104_729;
-            }
-            late
-        });
+    closed_loop(callers, load.time).await
+}
+
+impl Caller for Reader {
+    async fn ask(&mut self, key: usize) {
+        self.stream.write_all(&self.pages[key]).await.expect("a connection that lives");
+        read(&mut self.stream, &mut self.buffer).await;
     }
-    let mut late = Vec::new();
-    while let Some(some) = tasks.join_next().await {
-        late.extend(some.expect("no caller fails"));
-    }
-    Seen::new(late, began.elapsed())
 }
 
 /// One whole answer, which must be a 200 with its length said.

@@ -1,31 +1,29 @@
 //! gRPC and HTTP beside throttlecrab-server, in one run.
 //!
 //!     cargo build --release -p tollgate-cli
-//!     cargo run --release -p tollgate-bench --bin grpc [-- --rounds N --seconds N]
+//!     cargo run --release -p tollgate-bench --bin server [-- --rounds N --seconds N]
 //!
 //! Both servers are processes of their own on loopback, with state in memory, asked for 100 000 keys by the same client,
 //! which shares the machine with them. A closed loop: each connection has so many calls in flight, and sends the next when
-//! one is answered. Contestants take turns in every round; each line is the best of its rounds. throttlecrab-server is
-//! installed with cargo, into `target/peers`, when it is not there.
+//! one is answered. Contestants take turns in every round; each line is the best of its rounds.
 
 #![allow(clippy::print_stdout, reason = "the report is the point")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
 mod calls;
 mod pages;
-mod peers;
 mod seen;
 
 use std::time::Duration;
 
-use peers::{Crab, Ours};
 use seen::Seen;
+use tollgate_bench::contestants::{throttlecrab, tollgate};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let options = Options::from_args();
-    let (ours, crab) = (Ours::start("ietf"), Crab::start());
-    let bare = Ours::start("none");
+    let (ours, crab) = (tollgate("tollgate", "ietf"), throttlecrab());
+    let bare = tollgate("tollgate, no header fields", "none");
     println!("| wire | connections × in flight | | calls/s | p50 µs | p99 µs |\n|---|---|---|---|---|---|");
     for (connections, in_flight) in [(50, 1), (10, 10)] {
         let load = Load { connections, in_flight, time: options.time };
@@ -48,7 +46,7 @@ async fn main() {
 }
 
 fn report(wire: &str, load: Load, best: &[Seen; 3]) {
-    for (name, seen) in ["tollgate", "tollgate, no header fields", "throttlecrab"].iter().zip(best) {
+    for (name, seen) in ["tollgate", "tollgate, no header fields", "throttlecrab-server"].iter().zip(best) {
         let (connections, in_flight) = (load.connections, load.in_flight);
         let (rate, p50, p99) = (seen.rate(), seen.quantile(0.5), seen.quantile(0.99));
         println!("| {wire} | {connections} × {in_flight} | {name} | {rate:.0} | {p50} | {p99} |");
@@ -81,5 +79,3 @@ impl Options {
         Self { rounds, time: Duration::from_secs(number("--seconds", 3)) }
     }
 }
-
-const KEYS: usize = 100_000;

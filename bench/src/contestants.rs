@@ -1,0 +1,119 @@
+//! The servers that are compared, each a process of its own on loopback, started as people start it.
+//!
+//! throttlecrab-server is installed with cargo, into `target/peers`, when it is not there.
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use tempfile::NamedTempFile;
+use tollgate_testkit::servers::{Part, Process, require, wait_until};
+
+/// A server and where it is asked; 0 where it does not speak the protocol.
+#[derive(Debug)]
+pub struct Contestant {
+    /// Its name in the tables.
+    pub name: &'static str,
+    /// gRPC.
+    pub grpc: u16,
+    /// HTTP/1.1.
+    pub http: u16,
+    /// RESP.
+    pub resp: u16,
+    process: Process,
+    _rules: Option<NamedTempFile>,
+}
+
+/// `tollgate serve` with one bucket for each key, so large that nobody is refused; `headers` is what answers say of it.
+pub fn tollgate(name: &'static str, headers: &str) -> Contestant {
+    let program = std::env::current_exe().expect("this program").with_file_name("tollgate");
+    assert!(program.is_file(), "{} is missing; run `cargo build --release -p tollgate-cli`", program.display());
+    let rules = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file for rules");
+    fs::write(rules.path(), RULES).expect("it can be written");
+    let [grpc, http, resp] = free_ports();
+    let words = [
+        "serve".to_owned(),
+        format!("--rules={}", rules.path().display()),
+        format!("--headers={headers}"),
+        format!("--grpc=127.0.0.1:{grpc}"),
+        format!("--http=127.0.0.1:{http}"),
+        format!("--resp=127.0.0.1:{resp}"),
+        "--admin=off".to_owned(),
+    ];
+    let process = Process::new(program, words);
+    Contestant { name, grpc, http, resp, process, _rules: Some(rules) }.started()
+}
+
+/// `throttlecrab-server` with all its protocols.
+pub fn throttlecrab() -> Contestant {
+    let [grpc, http, resp] = free_ports();
+    let mut words = vec!["--log-level=error".to_owned()];
+    for (wire, port) in [("grpc", grpc), ("http", http), ("redis", resp)] {
+        words.extend([format!("--{wire}"), format!("--{wire}-host=127.0.0.1"), format!("--{wire}-port={port}")]);
+    }
+    let process = Process::new(throttlecrab_program(), words);
+    Contestant { name: "throttlecrab-server", grpc, http, resp, process, _rules: None }.started()
+}
+
+/// `redis-server` that writes nothing to disk.
+pub fn redis() -> Contestant {
+    let [resp, ..] = free_ports();
+    let words = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &resp.to_string()];
+    let process = Process::new(require(Part::RedisServer), words.map(str::to_owned));
+    Contestant { name: "redis-server", grpc: 0, http: 0, resp, process, _rules: None }.started()
+}
+
+impl Contestant {
+    /// Begins a new life, with nothing in memory.
+    pub fn restart(&self) {
+        self.process.start();
+        wait_until("a server listens", Duration::from_secs(20), || {
+            assert!(self.process.is_running(), "{} ended at once: {}", self.name, self.process.log());
+            let ports = [self.grpc, self.http, self.resp];
+            ports.iter().filter(|port| **port != 0).all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+        });
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident(&self) -> u64 {
+        let id = self.process.id().expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("Linux tells of its processes");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("how much is resident");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1_024
+    }
+
+    fn started(self) -> Self {
+        self.restart();
+        self
+    }
+}
+
+fn throttlecrab_program() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers");
+    let program = root.join("bin/throttlecrab-server");
+    if !program.is_file() {
+        let words = ["install", "throttlecrab-server", "--version", "0.4.40", "--locked", "--root"];
+        let status = Command::new("cargo").args(words).arg(&root).status().expect("cargo");
+        let hint = "is protoc there? apt-get install protobuf-compiler";
+        assert!(status.success(), "throttlecrab-server was not installed; {hint}");
+    }
+    program
+}
+
+fn free_ports() -> [u16; 3] {
+    [Process::free_port(), Process::free_port(), Process::free_port()]
+}
+
+/// So much that nobody is refused, as in the calls to the others.
+const RULES: &str = "
+domain: bench
+policies:
+  - name: per-key
+    match: { key: '*' }
+    rules:
+      - { name: bucket, algorithm: token_bucket, limit: 1000000, per: 1s }
+";
