@@ -20,7 +20,7 @@ use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue},
+    header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, VARY},
     service::service_fn,
 };
 use serde::Serialize;
@@ -34,7 +34,7 @@ use crate::{
     listen::{Connection, Listener, serve_http},
     security::Secret,
     shutdown::Shutdown,
-    telemetry::Wire,
+    telemetry::{Wire, exposition},
     watch::Reload,
 };
 
@@ -108,7 +108,7 @@ impl Admin {
         }
         self.admit(&head.headers)?;
         match (&head.method, path) {
-            (&Method::GET, "/metrics") => self.metrics(),
+            (&Method::GET, "/metrics") => self.metrics(&head.headers),
             (&Method::GET, "/api/state") => Ok(json(&self.state())),
             (&Method::GET, "/api/switches") => Ok(json(&switch::told(&self.0.engine))),
             (&Method::GET, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
@@ -148,14 +148,19 @@ impl Admin {
         reply
     }
 
-    fn metrics(&self) -> Result<Reply, Problem> {
+    fn metrics(&self, headers: &HeaderMap) -> Result<Reply, Problem> {
         let encoded = self.0.engine.telemetry().encode();
         let body = encoded.map_err(|_| {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "No metrics", "they could not be written down")
         })?;
+        let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+        let (kind, body) = match accepts.into_iter().any(exposition::wants_openmetrics) {
+            true => (exposition::OPENMETRICS, body),
+            false => (exposition::CLASSIC, exposition::classic(&body)),
+        };
         let mut reply = Response::new(Full::new(Bytes::from(body)));
-        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-        reply.headers_mut().insert(CONTENT_TYPE, kind);
+        reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        reply.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         Ok(reply)
     }
 }

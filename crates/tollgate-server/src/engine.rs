@@ -190,7 +190,12 @@ impl Engine {
     #[inline]
     fn conclude(&self, plan: Plan<'_>, decision: Option<Decision>, question: &Question<'_>) -> Answer {
         let is_take = matches!(question.verb, Asked::Take { .. });
-        let decision = if plan.refused && is_take { Some(refused(decision, self.inner.store.now())) } else { decision };
+        let decision = if plan.refused && is_take {
+            self.inner.telemetry.refused_always(question.domain);
+            Some(refused(decision, self.inner.store.now()))
+        } else {
+            decision
+        };
         let answer = plan.conclude(decision, is_take, self);
         self.inner.telemetry.traces().tell(|| answer.told(question.domain));
         answer

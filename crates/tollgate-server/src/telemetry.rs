@@ -1,6 +1,7 @@
 //! What is counted and told about the server's own work. User keys never become labels; the busiest denied ones are
 //! kept in a bounded list that only the admin listener shows.
 
+pub(crate) mod exposition;
 mod metrics;
 mod store;
 mod top;

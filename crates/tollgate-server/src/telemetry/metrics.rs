@@ -129,7 +129,10 @@ impl Default for Telemetry {
         let unmatched = Family::default();
         let (connections, bad_requests, refused_connections) =
             (Family::default(), Family::default(), Family::default());
-        let (reloads, stale_rules, undecided) = (Family::default(), Gauge::default(), Counter::default());
+        let (stale_rules, undecided) = (Gauge::default(), Counter::default());
+        let reloads: Family<OutcomeLabels, Counter> = Family::default();
+        // An alert on failures needs something to compare the first one with.
+        let _ = reloads.get_or_create_owned(&OutcomeLabels::FAILED);
         registry.register("decisions", "Decisions by the rule that made them", decisions.clone());
         registry.register(
             "shadow_denials",
@@ -224,6 +227,18 @@ impl Telemetry {
     /// The histogram of a wire, for those who keep it at hand.
     pub fn latency(&self, wire: Wire) -> Histogram {
         self.latency.get_or_create(&wire.label()).clone()
+    }
+
+    /// A request that a rule file refuses whatever comes, or that came with a limit of nothing: no store decides that.
+    pub(crate) fn refused_always(&self, domain: &str) {
+        let labels = DecisionLabels {
+            domain: domain.to_owned(),
+            policy: String::new(),
+            rule: String::new(),
+            verdict: Verdict::Never.name(),
+            source: Fate::RefusedAlways.name(),
+        };
+        self.decisions.get_or_create(&labels).inc();
     }
 
     /// A request that no rule is about.

@@ -65,6 +65,8 @@ fn zero_requests_per_unit_refuses_everybody_and_charges_nobody() {
     assert_eq!(both.verdict(), Verdict::Never);
     assert!(!both.subjects[0].over_limit && both.subjects[1].over_limit);
     assert_eq!(remaining(&bench.take("edge", &ip)), 99);
+    let labels = "domain=\"edge\",policy=\"\",rule=\"\",verdict=\"never\",source=\"refused_always\"";
+    assert!(bench.metric(&format!("tollgate_decisions_total{{{labels}}} 2")), "they are counted all the same");
 }
 
 #[test]

@@ -38,7 +38,13 @@ fn decisions_are_counted_by_rule_verdict_and_source_and_never_by_key() {
     assert_eq!(desk.metric("tollgate_keys"), Some(1.0));
     assert_eq!(desk.metric("tollgate_store_up"), Some(1.0));
     let page = desk.admin_get("/metrics");
-    assert!(page.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(page.body.contains("# TYPE tollgate_decisions_total counter\n"), "{}", page.body);
+    assert!(!page.body.contains("# EOF") && !page.body.contains("private"), "{}", page.body);
+    let page =
+        ask(desk.admin, "GET", "/metrics", &[("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1")], b"");
+    assert!(page.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
+    assert!(page.body.contains("# TYPE tollgate_decisions counter\n"), "{}", page.body);
     assert!(page.body.ends_with("# EOF\n") && !page.body.contains("private"), "{}", page.body);
 }
 

@@ -8,6 +8,10 @@ let state = null, before = null;
 
 const same = (one, other) => one.domain === other.domain && one.policy === other.policy;
 const named = one => [one.domain, one.policy, one.rule].filter(Boolean).join(" / ");
+// Keys with the same numbers of their own share a policy, named after the one they are exempt from.
+const OWN = /~[0-9a-f]{16}$/;
+const base = one => ({ ...one, policy: one.policy.replace(OWN, "") });
+const fromFiles = policies => policies.filter(one => !one.comes_with_calls && !OWN.test(one.policy));
 const is = (list, target) => list.some(one => same(one, target) && (one.rule ?? null) === (target.rule ?? null));
 
 /** Does something, says how it went, and looks again. */
@@ -34,7 +38,7 @@ async function turn(how, target = {}) {
 }
 
 async function override(known) {
-  const wanted = await askOverride(state.policies.filter(one => !one.comes_with_calls), known);
+  const wanted = await askOverride(fromFiles(state.policies), known && base(known));
   if (wanted) await act(() => call("/api/overrides", wanted), `${wanted.key} has numbers of its own now`);
 }
 
@@ -57,7 +61,8 @@ const POLICY = [["policy", "", true], ["rules", "", true], ["allowed/s", "n"], [
 
 function makePolicy(policy) {
   const made = row(POLICY), cells = made.children;
-  cells[0].append(element("b", "", policy.comes_with_calls ? "limits that come with the call" : policy.policy), element("div", "dim", policy.domain));
+  cells[0].append(element("b", "", policy.comes_with_calls ? "limits that come with the call" : base(policy).policy), element("div", "dim", policy.domain));
+  if (OWN.test(policy.policy)) cells[0].append(element("div", "dim", "keys with numbers of their own"));
   return made;
 }
 
@@ -91,7 +96,7 @@ function updatePolicy(made, policy) {
   if (is(off, target)) lines.push(element("span", "badge", "switched off"));
   if (policy.comes_with_calls) lines.push(element("span", "dim", "no rule file is about them; only the switches for everything reach them"));
   cells[1].replaceChildren(...lines);
-  if (policy.comes_with_calls) return;
+  if (policy.comes_with_calls || OWN.test(policy.policy)) return;
   const watches = is(watching, target), out = is(off, target);
   cells[7].replaceChildren(
     button(watches ? "enforce" : "only watch", named(policy), () => turn(watches ? "enforce" : "watch", target)), " ",
@@ -102,8 +107,8 @@ function showTop() {
   rows($("top"), state.top_denied, one => JSON.stringify([one.domain, one.policy, one.key]), one => {
     const made = row([["key", "key", true], ["policy", "dim", true], ["refused", "n"], ["", "act"]]), cells = made.children;
     put(cells[0], one.key === "" ? "(everybody together)" : one.key);
-    put(cells[1], named(one));
-    if (state.policies.some(policy => same(policy, one) && !policy.comes_with_calls)) cells[3].append(button("override …", one.key, () => override(one)));
+    put(cells[1], named(base(one)));
+    if (fromFiles(state.policies).some(policy => same(policy, base(one)))) cells[3].append(button("override …", one.key, () => override(one)));
     return made;
   }, (made, one) => {
     put(made.children[2], (one.error ? "≤ " : "") + count(one.denied));
@@ -125,7 +130,7 @@ function showSwitches() {
     return made;
   }, () => {});
   $("no-switched").hidden = list.length > 0 || switches.everything_off || switches.everything_watches;
-  $("add-override").disabled = !state.policies.some(one => !one.comes_with_calls);
+  $("add-override").disabled = fromFiles(state.policies).length === 0;
   rows($("overrides"), state.overrides, one => JSON.stringify([one.domain, one.policy, one.key]), one => {
     const made = element("li"), told = element("span");
     told.append(element("span", "key", one.key), element("div", "dim"));
