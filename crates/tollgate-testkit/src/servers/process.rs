@@ -70,6 +70,16 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// The memory it holds now, in bytes.
+    #[track_caller]
+    pub fn resident_bytes(&self) -> u64 {
+        let id = self.child().as_ref().expect("it runs").id();
+        let status =
+            fs::read_to_string(format!("/proc/{id}/status")).expect("a system with /proc, and a living process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory is told");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1_024
+    }
+
     /// What it has written so far, all lives included.
     pub fn log(&self) -> String {
         fs::read_to_string(self.home.path().join(LOG)).unwrap_or_default()
