@@ -115,7 +115,7 @@ impl Http {
             Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
         let answer = self.0.engine.ask(&question).await?;
         let usual = StatusCode::from_u16(config.deny_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, self.0.headers))
+        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, &self.0.fields))
     }
 
     fn auth_domain(&self, asked: Option<&str>) -> Result<String, Problem> {
@@ -193,7 +193,9 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
         match byte {
             b'%' => {
                 let (digits, after) = after.split_at_checked(2)?;
-                bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+                // A sign would be read as part of a number.
+                let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
                 rest = after;
                 continue;
             }

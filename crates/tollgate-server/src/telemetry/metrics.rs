@@ -42,6 +42,8 @@ pub struct Telemetry {
     pub stale_rules: Gauge,
     /// Questions the store could not answer.
     pub undecided: Counter,
+    /// Requests with numbers of their own that there was no room for.
+    pub refused_numbers: Counter,
     /// Who is denied most.
     pub top_denied: TopDenied,
     reported_domains: Mutex<HashSet<Box<str>>>,
@@ -127,6 +129,7 @@ impl Default for Telemetry {
         let (connections, bad_requests, refused_connections) =
             (Family::default(), Family::default(), Family::default());
         let (reloads, stale_rules, undecided) = (Family::default(), Gauge::default(), Counter::default());
+        let refused_numbers = Counter::default();
         registry.register("decisions", "Decisions by the rule that made them", decisions.clone());
         registry.register(
             "shadow_denials",
@@ -149,6 +152,11 @@ impl Default for Telemetry {
             stale_rules.clone(),
         );
         registry.register("undecided_requests", "Questions the store could not answer", undecided.clone());
+        registry.register(
+            "refused_numbers",
+            "Requests refused because they brought yet another set of numbers of their own",
+            refused_numbers.clone(),
+        );
         Self {
             registry,
             decisions,
@@ -161,6 +169,7 @@ impl Default for Telemetry {
             reloads,
             stale_rules,
             undecided,
+            refused_numbers,
             top_denied: TopDenied::new(TOP_PLACES),
             reported_domains: Mutex::default(),
         }
