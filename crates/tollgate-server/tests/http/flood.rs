@@ -93,13 +93,13 @@ fn exchange(stream: &mut TcpStream, says: &[u8], until: &[u8]) -> String {
 fn a_flood_at_any_port_is_bounded_in_places_and_memory_and_those_inside_are_served() {
     let server = Crowded::start();
     let mut watcher = connect(server.address(3));
-    for wire in 0..4 {
+    for (wire, name) in WIRES.into_iter().enumerate() {
         wait_until("the last flood has gone", Duration::from_secs(20), || {
             server.metric(&mut watcher, "tollgate_connections", wire) <= if wire == 3 { 1.0 } else { 0.0 }
         });
         let mut inside = connect(server.address(wire));
         let (says, until) = manners(wire);
-        if WIRES[wire] == "grpc" {
+        if name == "grpc" {
             inside.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
         }
         exchange(&mut inside, says, until);
@@ -120,9 +120,9 @@ fn a_flood_at_any_port_is_bounded_in_places_and_memory_and_those_inside_are_serv
         wait_until("the others are turned away", Duration::from_secs(20), || {
             server.metric(&mut watcher, refused, wire) >= (FLOOD - PLACES) as f64
         });
-        assert!(server.metric(&mut watcher, open, wire) <= PLACES as f64, "{}", WIRES[wire]);
+        assert!(server.metric(&mut watcher, open, wire) <= PLACES as f64, "{name}");
         let grown = server.process.resident_bytes().saturating_sub(before);
-        assert!(grown < 32 << 20, "{} bytes more after a flood at {}", grown, WIRES[wire]);
+        assert!(grown < 32 << 20, "{grown} bytes more after a flood at {name}");
         exchange(&mut inside, says, until);
         drop(flood);
         wait_until("there is room again", Duration::from_secs(20), || {
