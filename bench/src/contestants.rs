@@ -80,10 +80,7 @@ impl Contestant {
 
     /// Resident memory, in bytes.
     pub fn resident(&self) -> u64 {
-        let id = self.process.id().expect("it runs");
-        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("Linux tells of its processes");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("how much is resident");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1_024
+        self.process.resident_bytes()
     }
 
     fn started(self) -> Self {

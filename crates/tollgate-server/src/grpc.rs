@@ -17,14 +17,20 @@ mod metadata;
 mod service;
 pub mod wire;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use prost::Message;
 use tokio::time::sleep;
 use tollgate_tower::headers::HeaderStyle;
 
-use self::doors::{Doors, Reporter};
+use self::{
+    doors::{Doors, Reporter},
+    service::Limits,
+    wire::{RateLimitRequest, RateLimitResponse},
+};
 use crate::{
     engine::Engine,
+    fields::Fields,
     health::Health,
     listen::{Connection, Listener},
     security::Access,
@@ -36,7 +42,7 @@ use crate::{
 pub struct Grpc {
     engine: Engine,
     access: Access,
-    headers: HeaderStyle,
+    fields: Arc<Fields>,
     health: Health,
     calls: usize,
 }
@@ -44,7 +50,7 @@ pub struct Grpc {
 impl Grpc {
     /// A wire to this engine.
     pub fn new(engine: Engine, access: Access, headers: HeaderStyle, health: Health) -> Self {
-        Self { engine, access, headers, health, calls: CALLS_AT_ONCE }
+        Self { engine, access, fields: Arc::new(Fields::new(headers)), health, calls: CALLS_AT_ONCE }
     }
 
     /// How many calls may be under way at once, on all connections; further ones are told to come back.
@@ -52,6 +58,13 @@ impl Grpc {
     pub fn calls_at_once(mut self, calls: usize) -> Self {
         self.calls = calls;
         self
+    }
+
+    /// The answer to one message, by whoever may ask anything: for tests and fuzzing, which need no network.
+    pub async fn answer(&self, message: &[u8]) -> Result<RateLimitResponse, tonic::Status> {
+        let request = RateLimitRequest::decode(message)
+            .map_err(|error| tonic::Status::internal(format!("the message cannot be read: {error}")))?;
+        Limits { engine: self.engine.clone(), fields: Arc::clone(&self.fields) }.answer(&request).await
     }
 
     /// Serves everybody who comes to the listener, until the word to stop.

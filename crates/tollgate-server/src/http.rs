@@ -25,10 +25,11 @@ use hyper::{
 };
 
 pub(crate) use self::route::{bearer, collect};
-pub use self::{problem::Problem, render::answer_line};
+pub use self::{problem::Problem, render::answer_line, route::Carried};
 use crate::{
     config::AuthConfig,
     engine::Engine,
+    fields::Fields,
     listen::{Connection, Listener, serve_http},
     security::Access,
     shutdown::Shutdown,
@@ -47,14 +48,14 @@ pub struct Http(Arc<Inner>);
 struct Inner {
     engine: Engine,
     access: Access,
-    headers: HeaderStyle,
+    fields: Fields,
     auth: AuthConfig,
 }
 
 impl Http {
     /// A wire to this engine.
     pub fn new(engine: Engine, access: Access, headers: HeaderStyle, auth: AuthConfig) -> Self {
-        Self(Arc::new(Inner { engine, access, headers, auth }))
+        Self(Arc::new(Inner { engine, access, fields: Fields::new(headers), auth }))
     }
 
     /// Serves everybody who comes to the listener, until the word to stop.

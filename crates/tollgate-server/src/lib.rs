@@ -10,6 +10,7 @@
 pub mod admin;
 pub mod config;
 pub mod engine;
+mod fields;
 pub mod grpc;
 pub mod health;
 pub mod http;

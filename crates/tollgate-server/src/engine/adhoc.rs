@@ -54,7 +54,7 @@ impl Adhoc {
         store: &Storage,
         telemetry: &Telemetry,
     ) -> Result<Arc<Limited>, AskError> {
-        self.throttles.get(throttle, || {
+        self.throttles.get(throttle, telemetry, || {
             let Throttle { burst, count, period } = *throttle;
             let rule = Rule::gcra("throttle", Quota::per_micros(count, period).burst(burst));
             // One name for all numbers: a key asked about under others is still the same key.
@@ -71,7 +71,7 @@ impl Adhoc {
         store: &Storage,
         telemetry: &Telemetry,
     ) -> Result<Arc<Limited>, AskError> {
-        self.limits.get(&(domain.into(), limit), || {
+        self.limits.get(&(domain.into(), limit), telemetry, || {
             let RequestedLimit { requests_per_unit, unit } = limit;
             let rule = Rule::fixed_window("requested", Quota::per_micros(requests_per_unit, unit.span()));
             let name = format!("requested={requests_per_unit}%per%{}", unit.name());
@@ -87,21 +87,32 @@ impl<K: Clone + Eq + Hash> Table<K> {
     }
 
     #[inline]
-    fn get(&self, key: &K, make: impl FnOnce() -> Result<Limited, AskError>) -> Result<Arc<Limited>, AskError> {
+    fn get(
+        &self,
+        key: &K,
+        telemetry: &Telemetry,
+        make: impl FnOnce() -> Result<Limited, AskError>,
+    ) -> Result<Arc<Limited>, AskError> {
         match self.known.load().get(key) {
             Some(limited) => Ok(Arc::clone(limited)),
-            None => self.add(key, make),
+            None => self.add(key, telemetry, make),
         }
     }
 
     #[cold]
-    fn add(&self, key: &K, make: impl FnOnce() -> Result<Limited, AskError>) -> Result<Arc<Limited>, AskError> {
+    fn add(
+        &self,
+        key: &K,
+        telemetry: &Telemetry,
+        make: impl FnOnce() -> Result<Limited, AskError>,
+    ) -> Result<Arc<Limited>, AskError> {
         let _alone = self.adding.lock();
         let known = self.known.load();
         if let Some(limited) = known.get(key) {
             return Ok(Arc::clone(limited));
         }
         if known.len() >= MAX_ADHOC {
+            telemetry.refused_numbers.inc();
             let message = format!(
                 "more than {MAX_ADHOC} different limits have come with requests; use fewer, or put them into a rule file"
             );

@@ -52,7 +52,7 @@ impl Doors {
         let most = bounds.body_bytes;
         let latency = grpc.engine.telemetry().latency(Wire::Grpc);
         let traces = grpc.engine.telemetry().traces().clone();
-        let limits = Limits { engine: grpc.engine, headers: grpc.headers };
+        let limits = Limits { engine: grpc.engine, fields: grpc.fields };
         let reporter = Reporter(HealthReporter::new());
         let health = HealthServer::new(HealthService::from_health_reporter(reporter.0.clone()));
         let (_, health) = door(health.max_decoding_message_size(most));

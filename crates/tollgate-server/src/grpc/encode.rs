@@ -6,10 +6,12 @@
 
 use tollgate_core::{Micros, Period, ReadyRule, RuleDecision, Verdict};
 use tollgate_rules::EnvoyUnit;
-use tollgate_tower::headers::{HeaderStyle, RateLimitFields};
 
 use super::wire::{Code, DescriptorStatus, HeaderValue, RateLimit, Unit};
-use crate::engine::{Answer, Fate, RequestedLimit, SubjectAnswer};
+use crate::{
+    engine::{Answer, Fate, RequestedLimit, SubjectAnswer},
+    fields::Fields,
+};
 
 /// Stop, or go on?
 pub(super) fn code(verdict: Verdict) -> Code {
@@ -42,24 +44,20 @@ pub(super) fn status(answer: &Answer, subject: &SubjectAnswer) -> DescriptorStat
 }
 
 /// The header fields for the proxy's client.
-pub(super) fn headers(answer: &Answer, style: HeaderStyle, told: &mut Vec<HeaderValue>) {
+pub(super) fn headers(answer: &Answer, fields: &Fields, told: &mut Vec<HeaderValue>) {
     let Some(decision) = &answer.decision else { return };
-    let mut put = |name: &'static str, value: &str| {
+    let put = |name: &'static str, value: &str| {
         told.push(HeaderValue { key: name.to_owned(), value: value.to_owned(), raw_value: Vec::new() });
     };
     // Descriptors that share a key share its rules; the decision names those once.
     let mut next = 0;
-    let mut policies = answer.subjects.iter().filter_map(|subject| {
-        let policy = subject.policy.as_deref().filter(|_| subject.rules.start == next && !subject.rules.is_empty())?;
+    let policies = answer.subjects.iter().filter_map(|subject| {
+        let policy = subject.policy.as_ref().filter(|_| subject.rules.start == next && !subject.rules.is_empty())?;
         next = subject.rules.end;
         Some(policy)
     });
-    match (policies.next(), policies.next()) {
-        (None, _) => {}
-        (Some(one), None) => RateLimitFields::new(one, style).for_each(decision, put),
-        (Some(one), Some(other)) => {
-            RateLimitFields::of_several([one, other].into_iter().chain(policies), style).for_each(decision, &mut put);
-        }
+    if let Some(fields) = fields.of(policies) {
+        fields.for_each(decision, put);
     }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use tollgate_core::Micros;
-use tollgate_tower::headers::HeaderStyle;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::{
     engine::{Answer, AskError, Asked, Engine, Question},
+    fields::Fields,
     security::Pass,
     telemetry::Wire,
 };
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) engine: Engine,
-    pub(super) headers: HeaderStyle,
+    pub(super) fields: Arc<Fields>,
 }
 
 type Told = Vec<(DescriptorStatus, QuotaMode)>;
@@ -50,7 +50,7 @@ impl RateLimitService for Limits {
 }
 
 impl Limits {
-    async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    pub(super) async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
         let decoded = Decoded::of(request)?;
         let mut response = RateLimitResponse { overall_code: Code::Ok.into(), ..Default::default() };
         let mut told: Told = vec![Default::default(); request.descriptors.len()];
@@ -62,7 +62,7 @@ impl Limits {
             let answer = self.ask(&request.domain, &takes, Asked::Take { max_wait: Micros::ZERO }).await?;
             passes = answer.is_allowed();
             response.overall_code = encode::code(answer.verdict()).into();
-            encode::headers(&answer, self.headers, &mut response.response_headers_to_add);
+            encode::headers(&answer, &self.fields, &mut response.response_headers_to_add);
             tell(&answer, &takes, &mut told);
         }
         if decoded.gives_back() {

@@ -115,7 +115,7 @@ impl Http {
             Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
         let answer = self.0.engine.ask(&question).await?;
         let usual = StatusCode::from_u16(config.deny_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, self.0.headers))
+        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, &self.0.fields))
     }
 
     fn auth_domain(&self, asked: Option<&str>) -> Result<String, Problem> {

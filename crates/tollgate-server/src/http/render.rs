@@ -1,5 +1,7 @@
 //! Answers as JSON and as header fields.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -7,11 +9,11 @@ use hyper::{
     header::{CONTENT_TYPE, HeaderValue},
 };
 use tollgate_core::{Micros, Policy, Verdict};
-use tollgate_tower::headers::{HeaderStyle, RateLimitFields};
 
 use super::{Problem, Reply};
 use crate::{
     engine::{Answer, Asked, Subject, Who},
+    fields::Fields,
     line::{push, push_decision, push_field, push_millis, push_text, push_word},
 };
 
@@ -61,47 +63,41 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Mi
 }
 
 /// The decision as a response.
-pub(super) fn decided(line: Vec<u8>, answer: &Answer, style: HeaderStyle) -> Reply {
+pub(super) fn decided(line: Vec<u8>, answer: &Answer, fields: &Fields) -> Reply {
     let mut reply = Response::new(Full::new(Bytes::from(line)));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    put_fields(answer, style, reply.headers_mut());
+    put_fields(answer, fields, reply.headers_mut());
     reply
 }
 
 /// A proxy's question: go on, or this status.
-pub(super) fn allowed_or(deny: StatusCode, answer: &Answer, style: HeaderStyle) -> Reply {
+pub(super) fn allowed_or(deny: StatusCode, answer: &Answer, fields: &Fields) -> Reply {
     if answer.is_allowed() {
         let mut reply = Response::new(Full::default());
-        put_fields(answer, style, reply.headers_mut());
+        put_fields(answer, fields, reply.headers_mut());
         return reply;
     }
-    let policies = || answer.subjects.iter().filter_map(|subject| subject.policy.as_deref());
-    let violated = match &answer.decision {
-        Some(decision) => fields(policies(), HeaderStyle::Ietf).violated(decision).map(str::to_owned).collect(),
-        None => Vec::new(),
+    let violated = match (&answer.decision, fields.of(policies(answer))) {
+        (Some(decision), Some(fields)) => fields.violated(decision).map(str::to_owned).collect(),
+        _ => Vec::new(),
     };
     let detail = match answer.verdict() {
         Verdict::Deny { retry_after } => format!("the same request passes after {retry_after}"),
         _ => "waiting cannot help: the request asks for more than is ever granted".to_owned(),
     };
     let mut reply = Problem::quota_exceeded(deny, detail, violated).reply();
-    put_fields(answer, style, reply.headers_mut());
+    put_fields(answer, fields, reply.headers_mut());
     reply
 }
 
-fn put_fields(answer: &Answer, style: HeaderStyle, headers: &mut HeaderMap) {
-    if let Some(decision) = &answer.decision {
-        let policies = answer.subjects.iter().filter_map(|subject| subject.policy.as_deref());
-        fields(policies, style).insert_into(decision, headers);
+fn put_fields(answer: &Answer, fields: &Fields, headers: &mut HeaderMap) {
+    if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(policies(answer))) {
+        fields.insert_into(decision, headers);
     }
 }
 
-fn fields<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, style: HeaderStyle) -> RateLimitFields {
-    let mut all = policies.clone();
-    match (all.next(), all.next()) {
-        (Some(one), None) => RateLimitFields::new(one, style),
-        _ => RateLimitFields::of_several(policies, style),
-    }
+fn policies(answer: &Answer) -> impl Iterator<Item = &Arc<Policy>> {
+    answer.subjects.iter().filter_map(|subject| subject.policy.as_ref())
 }
 
 /// The word for whom a request is from, where nobody decided.

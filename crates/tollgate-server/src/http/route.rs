@@ -1,12 +1,11 @@
 //! From a request to an answer: which question it is, whether its sender may ask, and what the body says.
 
-use std::net::SocketAddr;
+use std::{error::Error, net::SocketAddr};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
     HeaderMap, Method, Request, Response,
-    body::{Body as _, Incoming},
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
 };
 use tokio::time::timeout;
@@ -20,8 +19,14 @@ use super::{
 use crate::{config::Bounds, engine::Question, telemetry::Wire};
 
 impl Http {
-    /// Whatever is asked, there is an answer.
-    pub(super) async fn answer(&self, request: Request<Incoming>, peer: SocketAddr, bounds: Bounds) -> Reply {
+    /// Whatever is asked, there is an answer. Listeners call it for everything that arrives; so do tests and fuzzers, for
+    /// which there need be no network.
+    pub async fn answer<B: Carried>(
+        &self,
+        request: Request<B>,
+        peer: SocketAddr,
+        bounds: Bounds,
+    ) -> Response<Full<Bytes>> {
         match self.route(request, peer, bounds).await {
             Ok(reply) => reply,
             Err(problem) => {
@@ -33,7 +38,7 @@ impl Http {
         }
     }
 
-    async fn route(&self, request: Request<Incoming>, peer: SocketAddr, bounds: Bounds) -> Result<Reply, Problem> {
+    async fn route<B: Carried>(&self, request: Request<B>, peer: SocketAddr, bounds: Bounds) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
         match head.uri.path() {
             "/v1/auth" if auth::is_asking(&head.method) => {
@@ -70,7 +75,7 @@ impl Http {
             }
         }
         let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
-        Ok(render::decided(line, &answer, self.0.headers))
+        Ok(render::decided(line, &answer, &self.0.fields))
     }
 
     /// Whoever bears a token that is known; anybody, where none is asked for.
@@ -88,6 +93,11 @@ pub(super) fn name<B>(request: &Request<B>) -> &'static str {
     NAMES.iter().copied().find(|name| known(name)).unwrap_or("HTTP")
 }
 
+/// A body, from the network or from anywhere else.
+pub trait Carried: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
+
+impl<B: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send> Carried for B {}
+
 /// The token of `Authorization: Bearer …`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
@@ -96,7 +106,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// The whole body, within its bounds of size and time.
-pub(crate) async fn collect(body: Incoming, bounds: Bounds) -> Result<Bytes, Problem> {
+pub(crate) async fn collect(body: impl Carried, bounds: Bounds) -> Result<Bytes, Problem> {
     // Who says beforehand that it is too much need not send it.
     if body.size_hint().lower() > bounds.body_bytes as u64 {
         return Err(Problem::too_large(bounds.body_bytes));

@@ -69,7 +69,8 @@ impl Tokens {
         }
     }
 
-    fn parse(file: &str, text: &str) -> Result<Self, TokenError> {
+    /// Reads the text of a file; `file` is what mistakes are told with.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TokenError> {
         let mut tokens = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();

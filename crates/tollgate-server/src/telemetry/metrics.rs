@@ -42,6 +42,8 @@ pub struct Telemetry {
     pub stale_rules: Gauge,
     /// Questions the store could not answer.
     pub undecided: Counter,
+    /// Requests with numbers of their own that there was no room for.
+    pub refused_numbers: Counter,
     /// Who is denied most.
     pub top_denied: TopDenied,
     traces: Traces,
@@ -133,6 +135,7 @@ impl Default for Telemetry {
         let reloads: Family<OutcomeLabels, Counter> = Family::default();
         // An alert on failures needs something to compare the first one with.
         let _ = reloads.get_or_create_owned(&OutcomeLabels::FAILED);
+        let refused_numbers = Counter::default();
         registry.register("decisions", "Decisions by the rule that made them", decisions.clone());
         registry.register(
             "shadow_denials",
@@ -155,6 +158,11 @@ impl Default for Telemetry {
             stale_rules.clone(),
         );
         registry.register("undecided_requests", "Questions the store could not answer", undecided.clone());
+        registry.register(
+            "refused_numbers",
+            "Requests refused because they brought yet another set of numbers of their own",
+            refused_numbers.clone(),
+        );
         Self {
             registry,
             decisions,
@@ -167,6 +175,7 @@ impl Default for Telemetry {
             reloads,
             stale_rules,
             undecided,
+            refused_numbers,
             top_denied: TopDenied::new(TOP_PLACES),
             traces: Traces::default(),
             reported_domains: Mutex::default(),

@@ -173,7 +173,7 @@ fn impatient() -> Desk {
 
 /// Whatever comes back, the connection ends.
 #[track_caller]
-fn ends(mut stream: std::net::TcpStream) -> Vec<u8> {
+pub(crate) fn ends(mut stream: std::net::TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     let ended = stream.read_to_end(&mut rest);
     let reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;

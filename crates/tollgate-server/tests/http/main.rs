@@ -3,12 +3,14 @@
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
 
 mod admin;
+mod admin_bad_input;
 mod answers;
 mod auth;
 mod bad_input;
 mod client;
 mod desk;
 mod fields;
+mod flood;
 mod nginx;
 mod openapi;
 mod reload;

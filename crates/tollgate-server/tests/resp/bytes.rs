@@ -1,6 +1,7 @@
 //! Bytes in, bytes out.
 
 use tollgate_core::Micros;
+use tollgate_server::engine::Throttle;
 
 use crate::support::{Server, array, five};
 
@@ -163,4 +164,23 @@ fn a_server_that_stops_answers_what_has_arrived_and_closes() {
     client.asks(&["PING"], "+PONG\r\n");
     server.stop();
     assert_eq!(client.hears_the_end(), "");
+}
+
+/// A store cannot forget a policy, so that the sets of numbers have an end. It is told, counted, and hurts nobody else.
+#[test]
+fn the_4097th_set_of_numbers_is_refused_and_the_others_go_on() {
+    let server = Server::start();
+    for count in 1..=4_096 {
+        let numbers = Throttle { burst: 10, count, period: Micros::HOUR };
+        let _ = server.engine.throttle_now("u", numbers, 0).unwrap().unwrap();
+    }
+    let mut client = server.client();
+    for command in ["CL.THROTTLE", "THROTTLE", "GCRA"] {
+        client.send(array(&[command, "u", "5", "7", "11"]));
+        client.hears_error("ERR more than 4096 different limits have come with requests");
+    }
+    assert_eq!(server.engine.telemetry().refused_numbers.get(), 3);
+    client.asks(&["CL.THROTTLE", "v", "9", "1", "3600"], five([0, 10, 9, -1, 3_600]));
+    client.send(array(&["TG.CHECK", "api", "u"]));
+    client.hears("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
 }

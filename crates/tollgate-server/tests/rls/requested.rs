@@ -63,3 +63,23 @@ async fn a_unit_nobody_knows_is_a_clear_error() {
         assert!(status.message().contains(&format!("unit is {unit}")), "{status}");
     }
 }
+
+/// A store cannot forget a policy, so that limits in requests have an end. It is told, and hurts nobody else.
+#[tokio::test]
+async fn the_4097th_limit_is_refused_and_the_others_go_on() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let day = i32::from(RateLimitUnit::Day);
+    for start in (1..=4_096).step_by(64) {
+        let descriptors = (start..start + 64).map(|limit| limited(&[("user", "ann")], limit, day)).collect();
+        assert!(passes(&ask(&mut client, request("api", descriptors)).await.unwrap()));
+    }
+    let one_more = request("api", vec![limited(&[("user", "ann")], 5_000, day)]);
+    let status = ask(&mut client, one_more).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("more than 4096 different limits"), "{status}");
+    let known = request("api", vec![limited(&[("user", "bob")], 4_096, day)]);
+    assert_eq!(remaining(&ask(&mut client, known).await.unwrap()), [4_095]);
+    let plain = ask(&mut client, request("api", vec![descriptor(&[("user", "ann")])])).await.unwrap();
+    assert_eq!(remaining(&plain), [99]);
+}

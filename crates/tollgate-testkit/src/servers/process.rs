@@ -79,6 +79,16 @@ impl Process {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
+    /// The memory it holds now, in bytes.
+    #[track_caller]
+    pub fn resident_bytes(&self) -> u64 {
+        let id = self.id().expect("it runs");
+        let status =
+            fs::read_to_string(format!("/proc/{id}/status")).expect("a system with /proc, and a living process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory is told");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1_024
+    }
+
     /// The system's name for it; nothing while it is down.
     pub fn id(&self) -> Option<u32> {
         self.child().as_ref().map(Child::id)

@@ -1,0 +1,36 @@
+//! Small things that are read by hand: a file of tokens, an entry of `--auth-entry`, the addresses that proxies have
+//! written down, and the `Retry-After` of a peer. The input is given to each of them.
+#![no_main]
+
+use std::time::UNIX_EPOCH;
+
+use http::{HeaderMap, HeaderValue};
+use libfuzzer_sys::fuzz_target;
+use tollgate_server::{http::auth::parse_entry, security::Tokens};
+use tollgate_tower::{
+    address::{ClientAddress, X_FORWARDED_FOR},
+    client::retry_after,
+};
+
+fuzz_target!(|input: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(input) {
+        if let Err(error) = Tokens::parse("tokens", text) {
+            assert!(error.to_string().starts_with("tokens:"));
+        }
+        let _ = parse_entry(text);
+    }
+    let mut headers = HeaderMap::new();
+    for line in input.split(|byte| *byte == b'\n') {
+        let Ok(value) = HeaderValue::from_bytes(line) else { continue };
+        for name in ["forwarded", "retry-after", "date", X_FORWARDED_FOR.as_str()] {
+            let name: http::HeaderName = name.parse().unwrap();
+            headers.append(name, value.clone());
+        }
+    }
+    for proxies in 0..3 {
+        let address = ClientAddress::behind(proxies);
+        let _ = address.key(Some([10, 0, 0, 1].into()), &headers);
+        let _ = address.header(http::header::FORWARDED).key(None, &headers);
+    }
+    let _ = retry_after(&headers, UNIX_EPOCH);
+});
