@@ -44,7 +44,9 @@ impl Crowded {
 
     /// What the metrics say, asked on a connection that is there already.
     fn metric(&self, inside: &mut TcpStream, name: &str, wire: usize) -> f64 {
-        let page = exchange(inside, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n", b"# EOF\n");
+        // This form says where it ends.
+        let says = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: application/openmetrics-text\r\n\r\n";
+        let page = exchange(inside, says, b"# EOF\n");
         let name = format!("{name}{{wire=\"{}\"}} ", WIRES[wire]);
         page.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0.0)
     }
