@@ -1,6 +1,6 @@
 //! How large a store is, and in how many parts.
 
-/// How a [`MemoryStore`] is to be made.
+/// How a [`MemoryStore`](crate::MemoryStore) is to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryConfig {
     pub(super) budget_bytes: usize,
