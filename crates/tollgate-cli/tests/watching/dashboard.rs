@@ -98,6 +98,23 @@ fn a_hostile_key_stays_text() {
 }
 
 #[test]
+fn an_override_of_a_rule_file_is_shown_and_cannot_be_taken_back_here() {
+    let server = Server::start(&[], &[]);
+    let browser = open(&server);
+    shows(&browser, "#no-overrides", "No key has any");
+    let rules = |limit: u64| format!("[{{ name: few, algorithm: token_bucket, limit: {limit}, per: 1h }}]");
+    let overrides = format!("[{{ key: acme, until: 2101-01-01T00:00:00Z, rules: {} }}]", rules(77));
+    let policy = format!("{{ name: per-user, match: {{ key: \"*\" }}, rules: {}, overrides: {overrides} }}", rules(3));
+    server.write_rules(&format!("domain: shop\npolicies: [{policy}]"));
+    shows(&browser, "#overrides .key", "acme");
+    shows(&browser, "#overrides", "77 per 1h");
+    shows(&browser, "#overrides", "in a rule file");
+    assert_eq!(browser.script("return document.querySelectorAll('#overrides button').length", &[]), 0);
+    assert!(server.check("acme", &[]).contains("\"limit\":77"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn a_wrong_token_is_asked_for_again() {
     let server = Server::start(&[], &[("TOLLGATE_ADMIN_TOKEN", "only-for-operators")]);
     let browser = open(&server);

@@ -8,10 +8,7 @@ let state = null, before = null;
 
 const same = (one, other) => one.domain === other.domain && one.policy === other.policy;
 const named = one => [one.domain, one.policy, one.rule].filter(Boolean).join(" / ");
-// Keys with the same numbers of their own share a policy, named after the one they are exempt from.
-const OWN = /~[0-9a-f]{16}$/;
-const base = one => ({ ...one, policy: one.policy.replace(OWN, "") });
-const fromFiles = policies => policies.filter(one => !one.comes_with_calls && !OWN.test(one.policy));
+const fromFiles = policies => policies.filter(one => !one.comes_with_calls);
 const is = (list, target) => list.some(one => same(one, target) && (one.rule ?? null) === (target.rule ?? null));
 
 /** Does something, says how it went, and looks again. */
@@ -38,7 +35,7 @@ async function turn(how, target = {}) {
 }
 
 async function override(known) {
-  const wanted = await askOverride(fromFiles(state.policies), known && base(known));
+  const wanted = await askOverride(fromFiles(state.policies), known);
   if (wanted) await act(() => call("/api/overrides", wanted), `${wanted.key} has numbers of its own now`);
 }
 
@@ -61,8 +58,7 @@ const POLICY = [["policy", "", true], ["rules", "", true], ["allowed/s", "n"], [
 
 function makePolicy(policy) {
   const made = row(POLICY), cells = made.children;
-  cells[0].append(element("b", "", policy.comes_with_calls ? "limits that come with the call" : base(policy).policy), element("div", "dim", policy.domain));
-  if (OWN.test(policy.policy)) cells[0].append(element("div", "dim", "keys with numbers of their own"));
+  cells[0].append(element("b", "", policy.comes_with_calls ? "limits that come with the call" : policy.policy), element("div", "dim", policy.domain));
   return made;
 }
 
@@ -96,7 +92,7 @@ function updatePolicy(made, policy) {
   if (is(off, target)) lines.push(element("span", "badge", "switched off"));
   if (policy.comes_with_calls) lines.push(element("span", "dim", "no rule file is about them; only the switches for everything reach them"));
   cells[1].replaceChildren(...lines);
-  if (policy.comes_with_calls || OWN.test(policy.policy)) return;
+  if (policy.comes_with_calls) return;
   const watches = is(watching, target), out = is(off, target);
   cells[7].replaceChildren(
     button(watches ? "enforce" : "only watch", named(policy), () => turn(watches ? "enforce" : "watch", target)), " ",
@@ -107,8 +103,8 @@ function showTop() {
   rows($("top"), state.top_denied, one => JSON.stringify([one.domain, one.policy, one.key]), one => {
     const made = row([["key", "key", true], ["policy", "dim", true], ["refused", "n"], ["", "act"]]), cells = made.children;
     put(cells[0], one.key === "" ? "(everybody together)" : one.key);
-    put(cells[1], named(base(one)));
-    if (fromFiles(state.policies).some(policy => same(policy, base(one)))) cells[3].append(button("override …", one.key, () => override(one)));
+    put(cells[1], named(one));
+    if (fromFiles(state.policies).some(policy => same(policy, one))) cells[3].append(button("override …", one.key, () => override(one)));
     return made;
   }, (made, one) => {
     put(made.children[2], (one.error ? "≤ " : "") + count(one.denied));
@@ -131,10 +127,11 @@ function showSwitches() {
   }, () => {});
   $("no-switched").hidden = list.length > 0 || switches.everything_off || switches.everything_watches;
   $("add-override").disabled = fromFiles(state.policies).length === 0;
-  rows($("overrides"), state.overrides, one => JSON.stringify([one.domain, one.policy, one.key]), one => {
+  rows($("overrides"), state.overrides, one => JSON.stringify([one.domain, one.policy, one.key, one.from]), one => {
     const made = element("li"), told = element("span");
     told.append(element("span", "key", one.key), element("div", "dim"));
-    made.append(told, button("take back", one.key, () => act(() => call("/api/overrides", { domain: one.domain, policy: one.policy, key: one.key }, "DELETE"), `${one.key} is like everybody else`)));
+    const takeBack = () => act(() => call("/api/overrides", { domain: one.domain, policy: one.policy, key: one.key }, "DELETE"), `${one.key} is like everybody else`);
+    made.append(told, one.from === "file" ? element("span", "badge", "in a rule file") : button("take back", one.key, takeBack));
     return made;
   }, (made, one) => put(made.querySelector(".dim"), `${named(one)}: ${one.rules.join("; ")}${one.expires_in_seconds === null ? "" : `, for ${span(one.expires_in_seconds)}`}`));
   $("no-overrides").hidden = state.overrides.length > 0;
