@@ -31,21 +31,25 @@ struct Version {
 }
 
 impl Policies {
-    /// Adds a version of a policy, or of a new one if its domain and name are new. `None` if there is no number left.
-    pub(crate) fn install(&mut self, policy: &Arc<Policy>, carry: Carry) -> Option<PolicyId> {
+    /// The policy of this domain and name, if there is one.
+    pub(crate) fn find(&self, domain: &str, name: &str) -> Option<PolicyId> {
+        let index = self.heads.iter().position(|(_, head)| head.name() == name && head.domain() == domain)?;
+        u16::try_from(index).ok().map(PolicyId)
+    }
+
+    /// Adds a version of a policy, which is a new one unless it is `known`. `None` if there is no number left.
+    pub(crate) fn install(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>, carry: Carry) -> Option<PolicyId> {
         let version = VersionId(u16::try_from(self.versions.len()).ok()?);
         if version.0 > VersionId::LAST.0 {
             return None;
         }
-        let same =
-            |head: &(VersionId, Arc<Policy>)| head.1.domain() == policy.domain() && head.1.name() == policy.name();
-        let id = match self.heads.iter().position(same) {
-            Some(index) => {
-                let (old, head) = &mut self.heads[index];
+        let id = match known {
+            Some(PolicyId(index)) => {
+                let (old, head) = &mut self.heads[usize::from(index)];
                 self.versions[usize::from(old.0)].next = Some((version, carry));
                 *old = version;
                 *head = Arc::clone(policy);
-                PolicyId(u16::try_from(index).ok()?)
+                PolicyId(index)
             }
             None => {
                 self.heads.push((version, Arc::clone(policy)));
@@ -57,8 +61,8 @@ impl Policies {
     }
 
     /// Adds a version that replaces none.
-    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>) -> Option<PolicyId> {
-        let id = self.install(policy, Carry::Moment)?;
+    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>) -> Option<PolicyId> {
+        let id = self.install(policy, known, Carry::Moment)?;
         if let Some(version) = self.versions.last_mut() {
             version.is_beside = true;
         }

@@ -123,14 +123,17 @@ impl Shard {
     }
 
     /// Adds a version of a policy. Hot keys are counted under the newest version only, so they come home first.
-    pub(crate) fn install(&mut self, policy: &Arc<Policy>, carry: Carry) -> Option<PolicyId> {
-        self.take_all_home();
-        self.policies.install(policy, carry)
+    pub(crate) fn install(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>, carry: Carry) -> Option<PolicyId> {
+        // Keys of a policy that is new cannot be hot.
+        if known.is_some() {
+            self.take_all_home();
+        }
+        self.policies.install(policy, known, carry)
     }
 
     /// Adds a version that replaces none, so that hot keys can stay where they are.
-    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>) -> Option<PolicyId> {
-        self.policies.install_beside(policy)
+    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>) -> Option<PolicyId> {
+        self.policies.install_beside(policy, known)
     }
 
     /// The common case: a take under one meter, for a key that is known and that nobody waits for. `None` if it is

@@ -130,7 +130,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     type Policy = InstalledPolicy;
 
     fn install(&self, policy: Policy, carry: Carry) -> Result<InstalledPolicy, StoreError> {
-        self.install_as(policy, |shard, policy| shard.install(policy, carry))
+        self.install_as(policy, |shard, policy, known| shard.install(policy, known, carry))
     }
 
     fn install_beside(&self, policy: Policy) -> Result<InstalledPolicy, StoreError> {

@@ -40,16 +40,18 @@ impl<C: Clock> MemoryStore<C> {
     pub(super) fn install_as(
         &self,
         policy: Policy,
-        install: impl Fn(&mut Shard, &Arc<Policy>) -> Option<PolicyId>,
+        install: impl Fn(&mut Shard, &Arc<Policy>, Option<PolicyId>) -> Option<PolicyId>,
     ) -> Result<InstalledPolicy, StoreError> {
         let policy = Arc::new(policy);
         // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
         // the locks one by one from the first, so that none overtakes another.
         let mut first = self.inner.shards[0].0.lock();
+        // And so one of them is asked who it is.
+        let known = first.policies.find(policy.domain(), policy.name());
         let full = StoreError::TooManyPolicies { max: Policies::MOST };
-        let id = install(&mut first, &policy).ok_or(full)?;
+        let id = install(&mut first, &policy, known).ok_or(full)?;
         for shard in &self.inner.shards[1..] {
-            install(&mut shard.0.lock(), &policy);
+            install(&mut shard.0.lock(), &policy, known);
         }
         let (version, _) = first.policies.newest(id);
         let (salt, tag) = (self.inner.hasher.salt(id), Tag::new(version));
