@@ -1,9 +1,11 @@
 //! Who may ask: certificates, tokens, and secrets that never reach a log.
 
+mod doors;
 mod secret;
 mod tls;
 mod tokens;
 
+pub(crate) use self::doors::{OpenDoor, open_doors};
 pub use self::{
     secret::Secret,
     tls::{Tls, TlsError, TlsFiles},

@@ -18,7 +18,7 @@ use crate::{
     listen::{ListenError, Listener},
     resp::Resp,
     sample::sample_rules,
-    security::{Access, Tls, TlsError, TokenError, Tokens},
+    security::{Access, OpenDoor, Tls, TlsError, TokenError, Tokens, open_doors},
     shutdown::{self, Shutdown},
     telemetry::{Telemetry, TraceError, Wire},
     watch::{Reload, Watched},
@@ -102,7 +102,9 @@ impl Server {
 
         let ports = Ports::take(&config, &telemetry).await?;
         let addresses = ports.addresses()?;
-        config.warn_of_open_doors(&addresses, access.is_open());
+        for OpenDoor { wire, address, danger } in open_doors(&config, &addresses, access.is_open()) {
+            tracing::warn!(wire, %address, "{danger}");
+        }
         let health = Health::new(engine.clone());
         let watched = Watched {
             engine: engine.clone(),
@@ -203,27 +205,6 @@ async fn work(
         let _ = admin.await;
     }
     tracing::info!("stopped");
-}
-
-impl ServerConfig {
-    /// Doors that anybody can reach should be locked.
-    fn warn_of_open_doors(&self, addresses: &Addresses, without_tokens: bool) {
-        let data = [("http", addresses.http), ("grpc", addresses.grpc), ("resp", addresses.resp)];
-        for (wire, address) in data {
-            let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
-            if self.tls.is_none() {
-                tracing::warn!(wire, %address, "open to the network without TLS; use --tls-cert and --tls-key, or listen on 127.0.0.1");
-            }
-            if without_tokens && self.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
-                tracing::warn!(wire, %address, "anybody who reaches it may use up and reset limits; use --tokens or --tls-client-ca");
-            }
-        }
-        if let Some(address) = addresses.admin.filter(|address| !address.ip().is_loopback())
-            && self.admin_token.is_none()
-        {
-            tracing::warn!(wire = "admin", %address, "anybody who reaches it may switch limits off; use --admin-token-file, or listen on 127.0.0.1");
-        }
-    }
 }
 
 /// Runs a server until `shutdown` says to stop and everything under way is finished.
