@@ -24,6 +24,7 @@ async fn main() {
     let options = Options::from_args();
     let (ours, crab) = (tollgate("tollgate", "ietf"), throttlecrab());
     let bare = tollgate("tollgate, no header fields", "none");
+    let names = [ours.name, bare.name, crab.name];
     println!("| wire | connections × in flight | | calls/s | p50 µs | p99 µs |\n|---|---|---|---|---|---|");
     for (connections, in_flight) in [(50, 1), (10, 10)] {
         let load = Load { connections, in_flight, time: options.time };
@@ -33,7 +34,7 @@ async fn main() {
             best[1].keep_better(calls::run(bare.grpc, &calls::ours(), load).await);
             best[2].keep_better(calls::run(crab.grpc, &calls::crab(), load).await);
         }
-        report("gRPC", load, &best);
+        report("gRPC", load, names, &best);
     }
     let load = Load { connections: 50, in_flight: 1, time: options.time };
     let mut best = [Seen::default(), Seen::default(), Seen::default()];
@@ -42,11 +43,11 @@ async fn main() {
         best[1].keep_better(pages::run(bare.http, &pages::ours(), load).await);
         best[2].keep_better(pages::run(crab.http, &pages::crab(), load).await);
     }
-    report("HTTP/1.1", load, &best);
+    report("HTTP/1.1", load, names, &best);
 }
 
-fn report(wire: &str, load: Load, best: &[Seen; 3]) {
-    for (name, seen) in ["tollgate", "tollgate, no header fields", "throttlecrab-server"].iter().zip(best) {
+fn report(wire: &str, load: Load, names: [&str; 3], best: &[Seen; 3]) {
+    for (name, seen) in names.iter().zip(best) {
         let (connections, in_flight) = (load.connections, load.in_flight);
         let (rate, p50, p99) = (seen.rate(), seen.quantile(0.5), seen.quantile(0.99));
         println!("| {wire} | {connections} × {in_flight} | {name} | {rate:.0} | {p50} | {p99} |");

@@ -46,12 +46,12 @@ pub(super) struct Told {
 
 pub(super) fn told(engine: &Engine) -> Vec<Told> {
     let now = engine.store().now();
-    let by_hand = engine.exempted();
+    let holds = |exempt: &Exempt| exempt.until.is_none_or(|until| until > now);
+    let by_hand: Vec<Exempt> = engine.exempted().into_iter().filter(holds).collect();
     let same = |one: &Exempt| by_hand.iter().any(|other| one.is_for_key_of(other));
-    let in_files: Vec<Exempt> = engine.overridden().into_iter().filter(|one| !same(one)).collect();
+    let in_files: Vec<Exempt> = engine.overridden().into_iter().filter(|one| holds(one) && !same(one)).collect();
     let all = in_files.into_iter().map(|one| (one, "file")).chain(by_hand.into_iter().map(|one| (one, "admin")));
-    all.filter(|(exempt, _)| exempt.until.is_none_or(|until| until > now))
-        .take(MAX_TOLD)
+    all.take(MAX_TOLD)
         .map(|(exempt, from)| Told {
             from,
             rules: exempt.rules.iter().map(|rule| format!("{} {}", rule.name(), rule.quota())).collect(),

@@ -102,7 +102,7 @@ impl Builder<'_> {
         let policy = self.switches.apply(written);
         let name = full_name(&policy);
         let limited = Arc::new(match self.before.policies.get(&name).filter(|before| before.has_rules_of(&policy)) {
-            Some(same) => Limited { cost, exceptions, ..Limited::clone(same) },
+            Some(same) => same.again(cost, exceptions),
             None => self.limited(policy.clone(), policy, cost, exceptions)?,
         });
         book.policies.insert(name, Arc::clone(&limited));
@@ -118,16 +118,14 @@ impl Builder<'_> {
         book: &mut Rulebook,
     ) -> Result<Arc<Limited>, StoreError> {
         // The numbers were checked when the exception was read; neither names nor switches touch them.
-        let (Ok(shown), Ok(kept)) = (renamed(written.name(), written, rules), kept_apart(written, rules)) else {
-            return self.limited(written.clone(), written.clone(), cost, HashMap::new()).map(Arc::new);
-        };
-        let shown = self.switches.apply(&shown);
+        let shown = self.switches.apply(&renamed(written.name(), written, rules).unwrap_or_else(|_| written.clone()));
+        let kept = kept_apart(written, rules).unwrap_or_else(|_| written.clone());
         let name = full_name(&kept);
         if let Some(same) = book.overrides.get(&name) {
             return Ok(Arc::clone(same));
         }
         let limited = Arc::new(match self.before.overrides.get(&name).filter(|before| before.has_rules_of(&shown)) {
-            Some(same) => Limited { cost, ..Limited::clone(same) },
+            Some(same) => same.again(cost, HashMap::new()),
             None => {
                 let rules = shown.rules().iter().map(|ready| ready.rule().clone()).collect::<Vec<_>>();
                 let kept = renamed(kept.name(), written, &rules).unwrap_or(kept);

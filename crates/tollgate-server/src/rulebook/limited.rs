@@ -7,7 +7,7 @@ use tollgate_core::{Micros, Policy};
 use crate::{telemetry::PolicyMeters, wiring::StoredPolicy};
 
 /// A policy that can be asked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) policy: Arc<Policy>,
     pub(crate) stored: StoredPolicy,
@@ -36,6 +36,12 @@ impl Exception {
 }
 
 impl Limited {
+    /// The same policy, known to the store already, with another cost and other exceptions.
+    pub(crate) fn again(&self, cost: u64, exceptions: HashMap<Box<str>, Exception>) -> Self {
+        let (policy, stored, meters) = (Arc::clone(&self.policy), self.stored.clone(), self.meters.clone());
+        Self { policy, stored, cost, meters, exceptions }
+    }
+
     /// Whether nothing but its exceptions and its cost could differ.
     pub(crate) fn has_rules_of(&self, policy: &Policy) -> bool {
         self.policy.rules() == policy.rules()
