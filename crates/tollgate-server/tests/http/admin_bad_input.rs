@@ -63,7 +63,8 @@ fn bytes_that_are_no_http_close_the_connection() {
     for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..], b"*1\r\n$4\r\nPING\r\n", &[0xff; 2_000]] {
         let mut stream = connect(desk.admin);
         stream.write_all(bytes).unwrap();
-        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // Some of these are answered with a reset at once, and then there is nothing left to shut.
+        let _ = stream.shutdown(std::net::Shutdown::Write);
         ends(stream);
     }
     let mut stream = connect(desk.admin);
