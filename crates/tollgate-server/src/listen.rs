@@ -5,6 +5,7 @@
 //! ```
 
 mod http;
+mod parting;
 mod stream;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -18,6 +19,7 @@ use tokio::{
 
 pub use self::{
     http::serve_http,
+    parting::Parting,
     stream::{Plain, Timed},
 };
 use crate::{
@@ -64,7 +66,7 @@ pub enum ListenError {
 #[derive(Debug)]
 pub struct Connection {
     /// Bytes both ways, with the listener's patience.
-    pub stream: Timed<Plain>,
+    pub stream: Timed<Parting<Plain>>,
     /// Where they come from.
     pub peer: SocketAddr,
 }
@@ -161,7 +163,7 @@ impl Listener {
         let (tls, bounds, serve, shutdown) = (self.tls.clone(), self.bounds, serve.clone(), shutdown.clone());
         tasks.spawn(async move {
             if let Some(stream) = Plain::open(stream, tls.as_ref(), bounds.first_byte).await {
-                let stream = Timed::new(stream, bounds.first_byte, bounds.idle);
+                let stream = Timed::new(Parting::new(stream), bounds.first_byte, bounds.idle);
                 serve(Connection { stream, peer }, shutdown).await;
             }
             drop(guest);

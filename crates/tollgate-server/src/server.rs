@@ -21,7 +21,7 @@ use crate::{
     security::{Access, OpenDoor, Tls, TlsError, TokenError, Tokens, open_doors},
     shutdown::{self, Shutdown},
     telemetry::{Telemetry, TraceError, Wire},
-    watch::{Reload, Watched},
+    watch::{Files, Reload, Watched},
     wiring::{Storage, StoreAddressError},
 };
 
@@ -83,8 +83,10 @@ impl Server {
     /// Reads rules, opens the store, takes the ports; when this returns, all of them answer. It stops when `shutdown` says
     /// so; [`finished`](Self::finished) waits for the end.
     pub async fn start(config: ServerConfig, shutdown: Shutdown) -> Result<Self, StartError> {
-        let files = if config.rules.is_empty() { sample_rules() } else { read_paths(&config.rules) };
-        let files = files.map_err(StartError::Rules)?;
+        let files = Files { rules: config.rules.clone(), tokens: config.tokens.clone(), tls: config.tls.clone() };
+        let before = files.look();
+        let rules = if config.rules.is_empty() { sample_rules() } else { read_paths(&config.rules) };
+        let rules = rules.map_err(StartError::Rules)?;
         let access = match &config.tokens {
             Some(file) => Access::by(Tokens::read(file)?),
             None => Access::open(),
@@ -98,7 +100,7 @@ impl Server {
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));
         engine.carry(config.carry);
-        engine.load(Ok(files)).map_err(StartError::Load)?;
+        engine.load(Ok(rules)).map_err(StartError::Load)?;
 
         let ports = Ports::take(&config, &telemetry).await?;
         let addresses = ports.addresses()?;
@@ -106,15 +108,8 @@ impl Server {
             tracing::warn!(wire, %address, "{danger}");
         }
         let health = Health::new(engine.clone());
-        let watched = Watched {
-            engine: engine.clone(),
-            rules: config.rules.clone(),
-            access: access.clone(),
-            tokens: config.tokens.clone(),
-            tls_files: config.tls.clone(),
-            tls: ports.tls.clone(),
-        };
-        let reload = watched.start(config.look_every, shutdown.clone());
+        let watched = Watched { files, engine: engine.clone(), access: access.clone(), tls: ports.tls.clone() };
+        let reload = watched.start(before, config.look_every, shutdown.clone());
         let work = tokio::spawn(work(config, ports, engine.clone(), access, health, reload.clone(), shutdown));
         Ok(Self { engine, addresses, reload, work })
     }

@@ -18,14 +18,20 @@ use crate::{
     shutdown::Shutdown,
 };
 
-/// What is looked after.
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) rules: Vec<PathBuf>,
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+/// What is looked after: the files, and what is made of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
+    pub(crate) files: Files,
     pub(crate) engine: Engine,
-    pub(crate) rules: Vec<PathBuf>,
     pub(crate) access: Access,
-    pub(crate) tokens: Option<PathBuf>,
-    pub(crate) tls_files: Option<TlsFiles>,
     pub(crate) tls: Vec<Tls>,
 }
 
@@ -41,14 +47,36 @@ impl Reload {
 }
 
 /// How files looked at one moment: each with its time, size and number on disk.
-type Look = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
+pub(crate) type Look = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
+
+impl Files {
+    pub(crate) fn look(&self) -> Look {
+        self.all().into_iter().map(|file| (file.clone(), facts(&file))).collect()
+    }
+
+    fn all(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for path in &self.rules {
+            files.push(path.clone());
+            if let Ok(entries) = fs::read_dir(path) {
+                files.extend(entries.flatten().map(|entry| entry.path()));
+            }
+        }
+        files.extend(self.tokens.clone());
+        if let Some(TlsFiles { cert, key, client_ca }) = &self.tls {
+            files.extend([cert.clone(), key.clone()]);
+            files.extend(client_ca.clone());
+        }
+        files.sort();
+        files
+    }
+}
 
 impl Watched {
-    /// Looks until the word to stop.
-    pub(crate) fn start(self, every: Duration, mut shutdown: Shutdown) -> Reload {
+    /// Looks until the word to stop. `in_force` is how the files looked before they were first read: what changes
+    /// while a server starts is a change like any other.
+    pub(crate) fn start(self, mut in_force: Look, every: Duration, mut shutdown: Shutdown) -> Reload {
         let (sender, mut requests) = mpsc::channel(1);
-        // Taken now, before anything can change: what was read at the start is what is compared with.
-        let mut in_force = self.look();
         tokio::spawn(async move {
             let mut before = in_force.clone();
             loop {
@@ -57,8 +85,8 @@ impl Watched {
                     () = sleep(every) => false,
                     asked = requests.recv() => asked.is_some(),
                 };
-                let this = self.clone();
-                let Ok(now) = tokio::task::spawn_blocking(move || this.look()).await else { continue };
+                let files = self.files.clone();
+                let Ok(now) = tokio::task::spawn_blocking(move || files.look()).await else { continue };
                 let settled = now == before;
                 before = now.clone();
                 if asked || (settled && now != in_force) {
@@ -71,27 +99,6 @@ impl Watched {
         Reload(sender)
     }
 
-    fn files(&self) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        for path in &self.rules {
-            files.push(path.clone());
-            if let Ok(entries) = fs::read_dir(path) {
-                files.extend(entries.flatten().map(|entry| entry.path()));
-            }
-        }
-        files.extend(self.tokens.clone());
-        if let Some(TlsFiles { cert, key, client_ca }) = &self.tls_files {
-            files.extend([cert.clone(), key.clone()]);
-            files.extend(client_ca.clone());
-        }
-        files.sort();
-        files
-    }
-
-    fn look(&self) -> Look {
-        self.files().into_iter().map(|file| (file.clone(), facts(&file))).collect()
-    }
-
     fn reload(&self, asked: bool, was: &Look, is: &Look) {
         let changed = |about: &[PathBuf]| {
             let of = |look: &Look| -> Look {
@@ -99,13 +106,14 @@ impl Watched {
             };
             asked || of(was) != of(is)
         };
-        if !self.rules.is_empty() && changed(&self.rules) {
-            match self.engine.load(read_paths(&self.rules)) {
+        let Files { rules, tokens, tls } = &self.files;
+        if !rules.is_empty() && changed(rules) {
+            match self.engine.load(read_paths(rules)) {
                 Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
                 Err(error) => tracing::error!("the rules before stay in force, because of mistakes: {error}"),
             }
         }
-        if let Some(file) = &self.tokens
+        if let Some(file) = tokens
             && changed(std::slice::from_ref(file))
         {
             match Tokens::read(file) {
@@ -116,7 +124,7 @@ impl Watched {
                 Err(error) => tracing::error!("the tokens before stay in force: {error}"),
             }
         }
-        if let Some(TlsFiles { cert, key, client_ca }) = &self.tls_files {
+        if let Some(TlsFiles { cert, key, client_ca }) = tls {
             let files: Vec<PathBuf> = [cert, key].into_iter().chain(client_ca).cloned().collect();
             if changed(&files) {
                 for tls in &self.tls {
@@ -139,3 +147,7 @@ fn facts(file: &Path) -> Option<(SystemTime, u64, u64)> {
     let number = 0;
     Some((facts.modified().ok()?, facts.len(), number))
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -104,11 +104,9 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             send(&mut stream, &mut replies).await?;
             latency.observe(began.elapsed().as_secs_f64());
         }
-        if let Some(malformed) = broken {
-            return Ok(End::Malformed(malformed));
-        }
-        if session.is_over {
-            return Ok(End::Left);
+        if broken.is_some() || session.is_over {
+            stream.shutdown().await?; // Hears the client out, so that the last answer reaches it.
+            return Ok(broken.map_or(End::Left, End::Malformed));
         }
         if !incoming.is_empty() {
             end_by.get_or_insert(began + frame_timeout);

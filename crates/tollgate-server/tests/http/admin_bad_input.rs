@@ -77,7 +77,7 @@ fn bytes_that_are_no_http_close_the_connection() {
 
 #[test]
 fn half_a_request_and_then_silence_is_closed() {
-    let short = Duration::from_millis(150);
+    let short = Duration::from_millis(400);
     let desk = Desk::with(|config| {
         config.bounds = Bounds { first_byte: short, request: short, idle: short, ..config.bounds };
     });

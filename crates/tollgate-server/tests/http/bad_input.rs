@@ -164,8 +164,26 @@ fn a_head_without_end_is_cut_off() {
     is_well(&desk);
 }
 
+/// Whoever sends all of it before listening is told, too, and finds no broken pipe.
+#[test]
+fn a_body_that_is_too_large_is_answered_while_it_is_still_being_sent() {
+    let desk = Desk::new();
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", 2 << 20);
+    for _ in 0..50 {
+        let mut stream = connect(desk.http);
+        stream.write_all(request.as_bytes()).unwrap();
+        for _ in 0..2_048 {
+            stream.write_all(&[b'k'; 1_024]).unwrap();
+        }
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 413 "), "{reply}");
+    }
+    is_well(&desk);
+}
+
 fn impatient() -> Desk {
-    let short = Duration::from_millis(150);
+    let short = Duration::from_millis(400);
     Desk::with(|config| {
         config.bounds = Bounds { first_byte: short, request: short, idle: short, ..config.bounds };
     })

@@ -136,10 +136,25 @@ fn keys_that_are_empty_long_or_no_text() {
     client.asks(&["CL.THROTTLE", &"k".repeat(4_096), "1", "1", "1"], five([0, 2, 1, -1, 1]));
 }
 
+/// Whoever sends all of it before listening is told, too, and finds no broken pipe.
+#[test]
+fn the_mistake_is_told_while_more_is_still_being_sent() {
+    let server = Server::start();
+    for _ in 0..50 {
+        let mut client = server.client();
+        client.send("*1\r\n$70000\r\n");
+        for _ in 0..1_024 {
+            client.send([b'x'; 1_024]);
+        }
+        let heard = client.hears_the_end();
+        assert!(heard.starts_with("-ERR Protocol error: "), "{heard:?}");
+    }
+}
+
 /// Half a frame, then silence: the connection ends by itself; whoever says nothing at all is let go as well.
 #[test]
 fn silence_in_the_middle_of_a_command_ends_the_connection() {
-    let soon = Duration::from_millis(50);
+    let soon = Duration::from_millis(250);
     let server = Server::with(Bounds { request: soon, ..Bounds::default() }, Access::open());
     let bystander = Bystander::of(&server);
     for half in [&b"*2\r\n$4\r\nEC"[..], b"*", b"PIN", b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPI"] {
