@@ -148,6 +148,10 @@ impl Fallback {
         });
         let rules: Vec<RuleDecision> = all
             .map(|(rule, is_local, cost)| match rule.rule().failure_answer() {
+                // What outweighs the limit itself would not pass with a server either.
+                OnStoreFailure::Closed | OnStoreFailure::Open if cost > rule.limiting().limit() => {
+                    answered(rule, Verdict::Never, open(rule).remaining)
+                }
                 OnStoreFailure::Closed => answered(rule, Verdict::Deny { retry_after: LOOK_AGAIN }, 0),
                 OnStoreFailure::Local if is_local => {
                     local.next().map_or_else(|| open(rule), |told| whole(rule, told, cost))

@@ -162,6 +162,15 @@ async fn a_cost_above_the_share_is_told_to_come_back() {
     assert_eq!(desk.take(9).await.verdict, Verdict::Never);
 }
 
+/// Nor will it while nobody counts.
+#[tokio::test]
+async fn a_cost_above_the_limit_never_passes_whatever_the_rule_says() {
+    for answer in [OnStoreFailure::Open, OnStoreFailure::Closed, OnStoreFailure::Local] {
+        let desk = Desk::abandoned(usual(), [says(bucket("r", 8), answer)]).await;
+        assert_eq!(desk.take(9).await.verdict, Verdict::Never, "{answer:?}");
+    }
+}
+
 /// The local share has counted along: an outage hands out nothing that was used before it.
 #[tokio::test]
 async fn an_outage_is_no_fresh_burst() {

@@ -83,8 +83,8 @@ pub struct AuthConfig {
     pub entries: Vec<(String, EntrySource)>,
     /// Where the client's address is found.
     pub address: ClientAddress,
-    /// What a refusal is told with, if the proxy does not say.
-    pub deny_status: u16,
+    /// What a refusal is told with, if the proxy does not say; none: 429, and 503 while the store cannot decide.
+    pub deny_status: Option<u16>,
 }
 
 impl Default for ServerConfig {
@@ -131,6 +131,6 @@ impl Default for Bounds {
 impl Default for AuthConfig {
     fn default() -> Self {
         // Whoever asks here is a proxy, and it alone is trusted to say who called it.
-        Self { domain: None, entries: Vec::new(), address: ClientAddress::behind(1), deny_status: 429 }
+        Self { domain: None, entries: Vec::new(), address: ClientAddress::behind(1), deny_status: None }
     }
 }

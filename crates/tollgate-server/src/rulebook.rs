@@ -110,6 +110,21 @@ impl Rulebook {
         all
     }
 
+    /// Somebody to ask about in this domain, for examples: a key alone if that is clear, else an entry that a policy
+    /// counts by.
+    pub fn example(&self, domain: &str) -> String {
+        let key = "\"key\":\"user:42\"".to_owned();
+        let entry = match self.domains.get(domain) {
+            Some(Domain::Native(rules)) => rules.counted_by_one(),
+            Some(Domain::Envoy(rules)) => rules.counted_by_one(),
+            None => None,
+        };
+        match (self.find(domain, Who::Key("user:42")), entry) {
+            (Err(_), Some(entry)) => format!("\"descriptor\":{{{}:\"42\"}}", serde_json::Value::from(entry)),
+            _ => key,
+        }
+    }
+
     /// The switches it was made with.
     pub fn switches(&self) -> &Switches {
         &self.switches

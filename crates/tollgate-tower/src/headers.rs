@@ -180,8 +180,12 @@ impl RateLimitFields {
 
     /// Limit, remaining and seconds until all of it is back, for styles that can tell of one rule only.
     fn three_numbers(&self, decision: &Decision) -> Option<[u64; 3]> {
-        let nobody_knows = decision.decided_by == DecidedBy::Nothing || decision.source == Source::Open;
-        if nobody_knows || !(self.style.is_ietf_06() || self.style.is_x()) {
+        let nobody_is_held = match decision.decided_by {
+            DecidedBy::Nothing => true,
+            DecidedBy::Rule(index) => decision.rules.get(index).is_none_or(|rule| rule.shadow),
+            DecidedBy::Block => false,
+        };
+        if nobody_is_held || decision.source == Source::Open || !(self.style.is_ietf_06() || self.style.is_x()) {
             return None;
         }
         let reset = decision.reset_after().max(decision.retry_after().unwrap_or_default());

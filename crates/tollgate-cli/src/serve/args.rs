@@ -78,9 +78,10 @@ pub(crate) struct ServeArgs {
         env = "TOLLGATE_MAX_CONNECTIONS",
         value_name = "N",
         default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Security"
     )]
-    max_connections: usize,
+    max_connections: u32,
 
     /// Which header fields tell of a limit: ietf, ietf-06, x-ratelimit, ietf+x-ratelimit or none.
     #[arg(long, env = "TOLLGATE_HEADERS", value_name = "STYLE", default_value = "ietf", help_heading = "HTTP")]
@@ -89,28 +90,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TOLLGATE_AUTH_DOMAIN", value_name = "DOMAIN", help_heading = "HTTP")]
     auth_domain: Option<String>,
     /// An entry of /v1/auth's descriptor, where the proxy names none; sources are address, header:NAME, path, method,
-    /// host and value:TEXT.
+    /// host (each of the three also with the header it is in, such as path:x-original-uri) and value:TEXT.
     #[arg(long, env = "TOLLGATE_AUTH_ENTRY", value_name = "NAME:SOURCE", value_delimiter = ',', value_parser = parse_entry, help_heading = "HTTP")]
     auth_entry: Vec<(String, EntrySource)>,
     /// Proxies of your own that a request of /v1/auth has passed, the asking one included: so many entries of the
     /// forwarding header are believed.
-    #[arg(long, env = "TOLLGATE_AUTH_PROXIES", value_name = "N", default_value_t = 1, help_heading = "HTTP")]
-    auth_proxies: usize,
+    #[arg(long, env = "TOLLGATE_AUTH_PROXIES", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(..=32), help_heading = "HTTP")]
+    auth_proxies: u8,
     /// The header that those proxies write.
     #[arg(long, env = "TOLLGATE_AUTH_HEADER", value_name = "NAME", default_value_t = X_FORWARDED_FOR.as_str().to_owned(), help_heading = "HTTP")]
     auth_header: String,
     /// How many bits of an IPv6 address count.
     #[arg(long, env = "TOLLGATE_IPV6_PREFIX", value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(..=128), help_heading = "HTTP")]
     ipv6_prefix: u8,
-    /// The status of a refusal on /v1/auth, where the proxy does not say; nginx takes only 401 and 403 for one.
-    #[arg(
-        long,
-        env = "TOLLGATE_AUTH_DENY_STATUS",
-        value_name = "STATUS",
-        default_value_t = 429,
-        help_heading = "HTTP"
-    )]
-    auth_deny_status: u16,
+    /// The status of a refusal on /v1/auth, where the proxy does not say; nginx takes only 401 and 403 for one. Unless
+    /// said 429, and 503 where the store cannot decide and a rule says to refuse then.
+    #[arg(long, env = "TOLLGATE_AUTH_DENY_STATUS", value_name = "STATUS", value_parser = refusal, help_heading = "HTTP")]
+    auth_deny_status: Option<u16>,
 
     /// Memory for keys and their states, in MiB.
     #[arg(long, env = "TOLLGATE_MEMORY", value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
@@ -119,7 +115,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TOLLGATE_PREFIX", value_name = "PREFIX", default_value = "tollgate", help_heading = "Keeping")]
     prefix: String,
     /// How many processes share the limits: each enforces its share while the store cannot answer.
-    #[arg(long, env = "TOLLGATE_NODES", value_name = "N", default_value_t = 1, help_heading = "Keeping")]
+    #[arg(long, env = "TOLLGATE_NODES", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
     nodes: u32,
     /// The longest a decision may take on a Redis, in milliseconds. Envoy waits 20 unless told otherwise.
     #[arg(long, env = "TOLLGATE_STORE_DEADLINE", value_name = "MS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
@@ -190,6 +186,11 @@ fn door(word: &str) -> Result<Door, String> {
     })
 }
 
+fn refusal(word: &str) -> Result<u16, String> {
+    let status = word.parse().ok().filter(|status| deny_status(*status).is_some());
+    status.ok_or_else(|| "that is no refusal; use 401, 403, 429 or 503".to_owned())
+}
+
 fn ratio(word: &str) -> Result<f64, String> {
     let ratio = word.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or_else(|| "use a number from 0 (none) to 1 (all), such as 0.01".to_owned())
@@ -203,18 +204,21 @@ impl ServeArgs {
         };
         let admin_token = match &self.admin_token_file {
             Some(file) => Some(secret_from(file)?),
-            None => std::env::var("TOLLGATE_ADMIN_TOKEN").ok().filter(|token| !token.is_empty()).map(Secret::new),
+            None => std::env::var("TOLLGATE_ADMIN_TOKEN").ok().map(Secret::new),
         };
+        // A secret that went missing on its way here must not open the door.
+        if admin_token.as_ref().is_some_and(|token| token.expose().is_empty()) {
+            return Err(Failure::Option("TOLLGATE_ADMIN_TOKEN is empty; give it a token, or unset it".to_owned()));
+        }
+        if [self.http.0, self.grpc.0, self.resp.0, self.admin.0].iter().all(Option::is_none) {
+            return Err(Failure::Option(
+                "every port is off; leave one of --http, --grpc, --resp, --admin on".to_owned(),
+            ));
+        }
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let header = self.auth_header.parse().map_err(|_| {
             Failure::Option(format!("--auth-header: \"{}\" is no name of a header", self.auth_header.escape_debug()))
         })?;
-        if deny_status(self.auth_deny_status).is_none() {
-            let status = self.auth_deny_status;
-            return Err(Failure::Option(format!(
-                "--auth-deny-status: {status} is no refusal; use 401, 403, 429 or 503"
-            )));
-        }
         let seconds = |seconds: u32| Duration::from_secs(u64::from(seconds));
         Ok(ServerConfig {
             rules: self.rules.clone(),
@@ -233,12 +237,18 @@ impl ServeArgs {
             admin_tls: self.admin_tls,
             tokens: self.tokens.clone(),
             admin_token,
-            bounds: Bounds { connections: self.max_connections, drain: seconds(self.drain), ..Bounds::default() },
+            bounds: Bounds {
+                connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
+                drain: seconds(self.drain),
+                ..Bounds::default()
+            },
             headers: self.headers,
             auth: AuthConfig {
                 domain: self.auth_domain.clone(),
                 entries: self.auth_entry.clone(),
-                address: ClientAddress::behind(self.auth_proxies).header(header).ipv6_prefix(self.ipv6_prefix),
+                address: ClientAddress::behind(usize::from(self.auth_proxies))
+                    .header(header)
+                    .ipv6_prefix(self.ipv6_prefix),
                 deny_status: self.auth_deny_status,
             },
             carry: match self.on_change {

@@ -28,7 +28,8 @@ pub(super) fn print(config: &ServerConfig, server: &Server) -> io::Result<()> {
     };
     let domain = book.domains().first().copied().unwrap_or("api").to_owned();
     tell("http", addresses.http, &|address| {
-        format!("curl -d '{{\"domain\":\"{domain}\",\"key\":\"user:42\"}}' {scheme}://{address}/v1/check")
+        let whom = book.example(&domain);
+        format!("curl -d '{{\"domain\":\"{domain}\",{whom}}}' {scheme}://{address}/v1/check")
     })?;
     tell("grpc", addresses.grpc, &|address| {
         format!("{address} · Envoy's rate limit service (v3), health, reflection")

@@ -26,12 +26,12 @@ pub enum EntrySource {
     Address,
     /// A header of the original request.
     Header(HeaderName),
-    /// The original path, without its query.
-    Path,
-    /// The original method.
-    Method,
-    /// The original host.
-    Host,
+    /// The original path, without its query, from this header or one of the usual ones.
+    Path(Option<HeaderName>),
+    /// The original method, likewise.
+    Method(Option<HeaderName>),
+    /// The original host, likewise.
+    Host(Option<HeaderName>),
     /// Always this.
     Value(String),
 }
@@ -40,17 +40,19 @@ impl FromStr for EntrySource {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
+        let header = |name: &str| HeaderName::from_str(name).map_err(|_| format!("\"{name}\" is no name of a header"));
+        let named = |name: &str| if name.is_empty() { Ok(None) } else { header(name).map(Some) };
         match word.split_once(':').unwrap_or((word, "")) {
             ("address", "") => Ok(Self::Address),
-            ("path", "") => Ok(Self::Path),
-            ("method", "") => Ok(Self::Method),
-            ("host", "") => Ok(Self::Host),
-            ("header", name) => {
-                let name = HeaderName::from_str(name).map_err(|_| format!("\"{name}\" is no name of a header"))?;
-                Ok(Self::Header(name))
-            }
+            ("path", name) => Ok(Self::Path(named(name)?)),
+            ("method", name) => Ok(Self::Method(named(name)?)),
+            ("host", name) => Ok(Self::Host(named(name)?)),
+            ("header", name) => Ok(Self::Header(header(name)?)),
             ("value", value) if !value.is_empty() => Ok(Self::Value(value.to_owned())),
-            _ => Err(format!("\"{word}\" is no source; use address, header:NAME, path, method, host or value:TEXT")),
+            _ => Err(format!(
+                "\"{word}\" is no source; use address, header:NAME, path, method, host (each also with the name of the \
+                 header it is in, such as path:x-original-uri) or value:TEXT"
+            )),
         }
     }
 }
@@ -93,9 +95,12 @@ impl Http {
             let value: Cow<'_, str> = match source {
                 EntrySource::Address => address().into(),
                 EntrySource::Header(name) => text(&head.headers, name),
-                EntrySource::Path => original_path(&head.headers),
-                EntrySource::Method => first_of(&head.headers, &ORIGINAL_METHOD),
-                EntrySource::Host => original_host(&head.headers),
+                EntrySource::Path(named) => without_query(original(&head.headers, named.as_ref(), &ORIGINAL_URI)?),
+                EntrySource::Method(named) => original(&head.headers, named.as_ref(), &ORIGINAL_METHOD)?,
+                EntrySource::Host(named) => match original(&head.headers, named.as_ref(), &ORIGINAL_HOST)? {
+                    Cow::Borrowed("") if named.is_none() => text(&head.headers, &HOST),
+                    found => found,
+                },
                 EntrySource::Value(value) => value.as_str().into(),
             };
             // A header that is not there is no entry; the rules may have a policy for those without one.
@@ -114,8 +119,8 @@ impl Http {
         let question =
             Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
         let answer = self.0.engine.ask(&question).await?;
-        let usual = StatusCode::from_u16(config.deny_status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        Ok(render::allowed_or(wanted.deny_status.unwrap_or(usual), &answer, &self.0.fields))
+        let deny = wanted.deny_status.or_else(|| config.deny_status.and_then(deny_status));
+        Ok(render::allowed_or(deny, &answer, &self.0.fields))
     }
 
     fn auth_domain(&self, asked: Option<&str>) -> Result<String, Problem> {
@@ -163,22 +168,34 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Cow<'a, str> {
     headers.get(name).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()))
 }
 
-/// The first of these headers that is there: nginx' own name first, then that of forwardAuth.
-fn first_of<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Cow<'a, str> {
-    names.iter().map(|name| text(headers, name)).find(|value| !value.is_empty()).unwrap_or_default()
-}
-
-fn original_path(headers: &HeaderMap) -> Cow<'_, str> {
-    match first_of(headers, &ORIGINAL_URI) {
-        Cow::Borrowed(uri) => Cow::Borrowed(uri.split(['?', '#']).next().unwrap_or_default()),
-        Cow::Owned(uri) => Cow::Owned(uri.split(['?', '#']).next().unwrap_or_default().to_owned()),
+/// What a proxy says of the original request. Proxies have different headers for it and set only their own: a client may
+/// add another one, so two that differ are refused rather than one of them believed.
+fn original<'a>(
+    headers: &'a HeaderMap,
+    named: Option<&HeaderName>,
+    usual: &[HeaderName],
+) -> Result<Cow<'a, str>, Problem> {
+    if let Some(name) = named {
+        return Ok(text(headers, name));
+    }
+    let mut found = usual.iter().map(|name| (name, text(headers, name))).filter(|(_, value)| !value.is_empty());
+    let Some((name, value)) = found.next() else { return Ok(Cow::Borrowed("")) };
+    match found.find(|(_, other)| *other != value) {
+        None => Ok(value),
+        Some((other, _)) => Err(Problem::bad_request(format!(
+            "{name} and {other} say different things; let the entry name the one that the proxy sets, as in path:{name}"
+        ))),
     }
 }
 
-fn original_host(headers: &HeaderMap) -> Cow<'_, str> {
-    match first_of(headers, &ORIGINAL_HOST) {
-        Cow::Borrowed("") => text(headers, &HOST),
-        found => found,
+fn without_query(uri: Cow<'_, str>) -> Cow<'_, str> {
+    let path = |uri: &str| uri.find(['?', '#']).unwrap_or(uri.len());
+    match uri {
+        Cow::Borrowed(uri) => Cow::Borrowed(&uri[..path(uri)]),
+        Cow::Owned(mut uri) => {
+            uri.truncate(path(&uri));
+            Cow::Owned(uri)
+        }
     }
 }
 

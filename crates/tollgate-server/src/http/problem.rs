@@ -78,6 +78,14 @@ impl Problem {
         Self { kind, violated, ..Self::new(status, "The request is over a limit", detail) }
     }
 
+    /// The store cannot be asked, and the rules say to refuse then.
+    pub fn no_decision(status: StatusCode) -> Self {
+        let kind = Some("https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+        let detail = "the store cannot decide at the moment; ask again soon";
+        let header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
+        Self { kind, header, ..Self::new(status, "There is no decision", detail) }
+    }
+
     /// As a response.
     pub(crate) fn reply(self) -> Reply {
         let body = serde_json::to_vec(&self).unwrap_or_default();
@@ -102,10 +110,7 @@ impl From<AskError> for Problem {
         }
         // The store's address is nobody's business on the data port; the log has it.
         tracing::warn!(%error, "the store could not decide");
-        let kind = Some("https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
-        let detail = "the store cannot decide at the moment; ask again soon";
-        let header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
-        Self { kind, header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "There is no decision", detail) }
+        Self::no_decision(StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 

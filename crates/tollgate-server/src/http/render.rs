@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use tollgate_core::{Micros, Policy, Verdict};
+use tollgate_core::{Micros, Policy, Source, Verdict};
 
 use super::{Problem, Reply};
 use crate::{
@@ -55,6 +55,9 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Mi
         if let Some(lease) = decision.lease {
             push_field(&mut line, b",\"lease\":", lease.0);
         }
+        if let Asked::Heartbeat { .. } | Asked::Release { lease: Some(_) } = asked {
+            push(&mut line, if decision.lease.is_some() { b",\"held\":true" } else { b",\"held\":false" });
+        }
     } else {
         push_word(&mut line, b",\"source\":\"", told.map_or("nobody", |subject| subject.fate.name()));
     }
@@ -70,13 +73,19 @@ pub(super) fn decided(line: Vec<u8>, answer: &Answer, fields: &Fields) -> Reply 
     reply
 }
 
-/// A proxy's question: go on, or this status.
-pub(super) fn allowed_or(deny: StatusCode, answer: &Answer, fields: &Fields) -> Reply {
+/// A proxy's question: go on, or a refusal with the status that it or the operator chose.
+pub(super) fn allowed_or(deny: Option<StatusCode>, answer: &Answer, fields: &Fields) -> Reply {
     if answer.is_allowed() {
         let mut reply = Response::new(Full::default());
         put_fields(answer, fields, reply.headers_mut());
+        put_terms(answer, reply.headers_mut());
         return reply;
     }
+    if answer.decision.as_ref().is_some_and(|decision| decision.source == Source::Closed) {
+        // Nobody is over a limit; nobody could look.
+        return Problem::no_decision(deny.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)).reply();
+    }
+    let deny = deny.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let violated = match (&answer.decision, fields.of(policies(answer))) {
         (Some(decision), Some(fields)) => fields.violated(decision).map(str::to_owned).collect(),
         _ => Vec::new(),
@@ -96,6 +105,17 @@ fn put_fields(answer: &Answer, fields: &Fields, headers: &mut HeaderMap) {
     }
 }
 
+/// What an allowed request has to keep to, where that is more than to go: a wait, or a place to give back.
+fn put_terms(answer: &Answer, headers: &mut HeaderMap) {
+    let Some(decision) = &answer.decision else { return };
+    if decision.wait() > Micros::ZERO {
+        headers.insert(WAIT, HeaderValue::from(decision.wait().get()));
+    }
+    if let Some(lease) = decision.lease {
+        headers.insert(LEASE, HeaderValue::from(lease.0));
+    }
+}
+
 fn policies(answer: &Answer) -> impl Iterator<Item = &Arc<Policy>> {
     answer.subjects.iter().filter_map(|subject| subject.policy.as_ref())
 }
@@ -107,3 +127,8 @@ pub(super) fn shown_key(who: Who<'_>) -> String {
         Who::Descriptor(entries) => crate::rulebook::of_entries(entries),
     }
 }
+
+/// How long an allowed request is to be held back, in microseconds.
+const WAIT: HeaderName = HeaderName::from_static("tollgate-wait-us");
+/// The place taken under a `concurrency` rule, to be given back at `/v1/release`.
+const LEASE: HeaderName = HeaderName::from_static("tollgate-lease");

@@ -82,14 +82,7 @@ impl EnvoyRules {
         if self.roots.0.contains_key(super::KEY_ENTRY) {
             return Ok(self.find(&[(super::KEY_ENTRY, key)]));
         }
-        let mut by_one_value: Vec<(&str, &Limit)> = self
-            .roots
-            .0
-            .iter()
-            .filter_map(|(name, branches)| Some((&**name, branches.any.as_ref()?.limit.as_ref()?)))
-            .collect();
-        by_one_value.sort_by_key(|(name, _)| *name);
-        match by_one_value.as_slice() {
+        match self.by_one_value().as_slice() {
             [] => Ok(None),
             [(_, limit)] => Ok(Some((limit, Cow::Borrowed(key)))),
             several => {
@@ -98,6 +91,19 @@ impl EnvoyRules {
                 Err(format!("a key alone could mean the descriptors {names}; give a descriptor that says which"))
             }
         }
+    }
+
+    /// An entry that some limit counts by and that is all it asks for.
+    pub(crate) fn counted_by_one(&self) -> Option<&str> {
+        self.by_one_value().first().map(|(name, _)| *name)
+    }
+
+    fn by_one_value(&self) -> Vec<(&str, &Limit)> {
+        let roots = self.roots.0.iter();
+        let mut found: Vec<(&str, &Limit)> =
+            roots.filter_map(|(name, branches)| Some((&**name, branches.any.as_ref()?.limit.as_ref()?))).collect();
+        found.sort_by_key(|(name, _)| *name);
+        found
     }
 }
 

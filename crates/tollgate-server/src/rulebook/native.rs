@@ -76,6 +76,14 @@ impl NativeRules {
         best.map(|(_, _, limited, key)| (limited, key))
     }
 
+    /// An entry that some policy counts by and that is all it asks for.
+    pub(crate) fn counted_by_one(&self) -> Option<&str> {
+        self.shapes.iter().find_map(|shape| match shape.entries.as_slice() {
+            [(entry, false)] => Some(entry.as_str()),
+            _ => None,
+        })
+    }
+
     /// The policy for a bare key.
     pub(crate) fn find_by_key<'a>(&'a self, key: &'a str) -> Result<Option<(&'a Limited, Cow<'a, str>)>, String> {
         let entry = [(KEY_ENTRY, key)];

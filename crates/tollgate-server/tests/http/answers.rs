@@ -125,9 +125,14 @@ fn places_are_held_by_a_lease_and_released_by_it() {
     assert_ne!(first["lease"], second["lease"]);
     assert_eq!(desk.check(&format!("{{{who}}}"))["verdict"], "deny");
     let beat = desk.post("/v1/heartbeat", &format!(r#"{{{who},"lease":{}}}"#, second["lease"]));
-    assert_eq!(beat.json()["lease"], second["lease"]);
-    let released = desk.post("/v1/release", &format!(r#"{{{who},"lease":{}}}"#, first["lease"]));
-    assert_eq!(released.json()["remaining"], 1);
+    assert_eq!((&beat.json()["lease"], &beat.json()["held"]), (&second["lease"], &true.into()));
+    let release = || desk.post("/v1/release", &format!(r#"{{{who},"lease":{}}}"#, first["lease"])).json();
+    let released = release();
+    assert_eq!((&released["remaining"], &released["held"]), (&1.into(), &true.into()));
+    let again = release();
+    assert_eq!((&again["remaining"], &again["held"]), (&1.into(), &false.into()), "a place is given back once");
+    let late = desk.post("/v1/heartbeat", &format!(r#"{{{who},"lease":{}}}"#, first["lease"]));
+    assert_eq!(late.json()["held"], false, "whoever has lost a place learns of it");
     let oldest = desk.post("/v1/release", &format!("{{{who}}}"));
     assert_eq!(oldest.json()["remaining"], 2);
 }

@@ -26,7 +26,7 @@ fn the_status_of_a_refusal_can_be_chosen() {
         assert_eq!(reply.header("retry-after"), None, "no wait helps");
     }
     desk.get("/v1/auth?deny_status=200", &[]).is_problem(400, "401, 403, 429 or 503");
-    let desk = Desk::with(|config| config.auth.deny_status = 403);
+    let desk = Desk::with(|config| config.auth.deny_status = Some(403));
     desk.get("/v1/auth?cost=4", &[]).is_problem(403, "waiting cannot help");
 }
 
@@ -72,6 +72,62 @@ policies:
     }
     let reply = desk.get(query, &[("x-original-uri", "/other"), ("x-original-method", "POST")]);
     assert!(reply.header("ratelimit-policy").unwrap().contains("q=1000"), "{reply:?}");
+}
+
+/// Behind a proxy that sets one header, a client may send another one.
+#[test]
+fn headers_that_contradict_each_other_are_not_believed() {
+    let desk = Desk::new();
+    let claims = [("x-forwarded-uri", "/login"), ("x-original-uri", "/x1")];
+    desk.get("/v1/auth?entry=key:path", &claims).is_problem(400, "x-original-uri and x-forwarded-uri");
+    let reply = desk.get("/v1/auth?entry=key:path:x-forwarded-uri", &claims);
+    assert!(reply.header("ratelimit").unwrap().contains("r=2"), "{reply:?}");
+    let reply = desk.get("/v1/auth?entry=key:path", &[("x-forwarded-uri", "/login"), ("x-original-uri", "/login")]);
+    assert!(reply.header("ratelimit").unwrap().contains("r=1"), "the same path, counted on: {reply:?}");
+    for source in ["method", "host"] {
+        let (ours, theirs) = (format!("x-forwarded-{source}"), format!("x-original-{source}"));
+        let claims = [(ours.as_str(), "a"), (theirs.as_str(), "b")];
+        desk.get(&format!("/v1/auth?entry=key:{source}"), &claims).is_problem(400, "say different things");
+        assert_eq!(desk.get(&format!("/v1/auth?entry=key:{source}:{ours}"), &claims).status, 200);
+    }
+}
+
+/// Nobody is over a limit then, and nobody can say when the request would pass.
+#[test]
+fn a_refusal_for_want_of_a_store_says_so() {
+    let desk = Desk::start(|folder, config| {
+        let closed = crate::desk::RULES.replace("per: 1h }] }", "per: 1h, on_store_failure: closed }] }");
+        std::fs::write(folder.path().join("rules.yaml"), closed).unwrap();
+        config.store = tollgate_server::security::Secret::new("redis://127.0.0.1:1");
+    });
+    for (query, status) in [("", 503), ("?deny_status=403", 403)] {
+        let reply = desk.get(&format!("/v1/auth{query}"), &[]);
+        reply.is_problem(status, "the store cannot decide");
+        assert!(reply.json()["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"));
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+}
+
+#[test]
+fn what_an_allowed_request_has_to_keep_to_is_told() {
+    let desk = Desk::start(|folder, config| {
+        let rules = crate::desk::RULES.replace(
+            "algorithm: token_bucket, limit: 1, per: 10s, burst: 1",
+            "algorithm: leaky_bucket, limit: 1, per: 10s, capacity: 2, shaped: true",
+        );
+        std::fs::write(folder.path().join("rules.yaml"), rules).unwrap();
+        config.rules = vec![folder.path().join("rules.yaml")];
+    });
+    let held = desk.get("/v1/auth?entry=job:value:j", &[]);
+    let lease = held.header("tollgate-lease").unwrap();
+    let released =
+        desk.post("/v1/release", &format!(r#"{{"domain":"api","descriptor":{{"job":"j"}},"lease":{lease}}}"#));
+    assert_eq!(released.json()["held"], true);
+
+    let shaped = || desk.get("/v1/auth?entry=partner:value:p", &[]);
+    assert_eq!(shaped().header("tollgate-wait-us"), None);
+    let wait: u64 = shaped().header("tollgate-wait-us").unwrap().parse().unwrap();
+    assert!((1..=10_000_000).contains(&wait), "{wait}");
 }
 
 /// A header that is missing leaves its entry out; whoever sends none does not escape a policy for everybody.

@@ -134,7 +134,9 @@ fn rules_that_only_watch_are_not_shown() {
         assert_eq!(field(&told, "ratelimit-policy").unwrap(), r#""burst";q=5;w=1"#);
         assert!(field(&told, "ratelimit").unwrap().starts_with(r#""burst";"#));
     }
-    assert_eq!(Desk::new([watch], HeaderStyle::Ietf).take(1), []);
+    for style in [HeaderStyle::Ietf, HeaderStyle::Ietf06, HeaderStyle::XRateLimit] {
+        assert_eq!(Desk::new([watch.clone()], style).take(1), [], "{style:?}");
+    }
 }
 
 #[test]
