@@ -9,5 +9,5 @@ pub(crate) use self::doors::{OpenDoor, open_doors};
 pub use self::{
     secret::Secret,
     tls::{Tls, TlsError, TlsFiles},
-    tokens::{Access, Pass, TokenError, Tokens},
+    tokens::{Access, Pass, TokenDigest, TokenError, Tokens},
 };

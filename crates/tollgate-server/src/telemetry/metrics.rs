@@ -34,6 +34,8 @@ pub struct Telemetry {
     pub connections: Family<WireLabels, Gauge>,
     /// Requests that could not be understood, by wire.
     pub bad_requests: Family<WireLabels, Counter>,
+    /// Tokens shown that nobody knows.
+    pub refused_tokens: Family<WireLabels, Counter>,
     /// Connections turned away because there were too many, by wire.
     pub refused_connections: Family<WireLabels, Counter>,
     /// Reloads by outcome.
@@ -150,6 +152,8 @@ impl Default for Telemetry {
         );
         registry.register("connections", "Connections open now", connections.clone());
         registry.register("bad_requests", "Requests that could not be understood", bad_requests.clone());
+        let refused_tokens: Family<WireLabels, Counter> = Family::default();
+        registry.register("refused_tokens", "Tokens that were shown and are not known", refused_tokens.clone());
         registry.register("refused_connections", "Connections turned away: too many", refused_connections.clone());
         registry.register("reloads", "Times the rule files were read, by outcome", reloads.clone());
         registry.register(
@@ -171,6 +175,7 @@ impl Default for Telemetry {
             unmatched,
             connections,
             bad_requests,
+            refused_tokens,
             refused_connections,
             reloads,
             stale_rules,

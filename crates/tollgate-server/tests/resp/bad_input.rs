@@ -103,7 +103,7 @@ fn unknown_commands_and_wrong_types_are_refused_by_name() {
     is_refused(&["CLIENT", "KILL", "x"], "unknown subcommand");
     is_refused(&["CLIENT", "SETNAME", "a b"], "printable");
     is_refused(&["CONFIG", "SET", "a", "b"], "only CONFIG GET");
-    is_refused(&["AUTH", "canary-token"], "AUTH is not needed");
+    is_refused(&["AUTH", "canary-token"], "called without any password configured for the default user");
 }
 
 #[test]
@@ -134,6 +134,19 @@ fn keys_that_are_empty_long_or_no_text() {
     let mut client = server.client();
     client.asks(&["CL.THROTTLE", "", "1", "1", "1"], five([0, 2, 1, -1, 1])); // Redis has an empty key as well
     client.asks(&["CL.THROTTLE", &"k".repeat(4_096), "1", "1", "1"], five([0, 2, 1, -1, 1]));
+}
+
+/// A page in a browser can post to any port of its machine; what it posts must not be carried out.
+#[test]
+fn a_posted_form_is_no_command() {
+    let server = Server::start();
+    for head in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: localhost\r\n"] {
+        let mut client = server.client();
+        client.send(format!("{head}\r\nCL.THROTTLE victim 0 1 60\r\nQUIT\r\n"));
+        let heard = client.hears_the_end();
+        assert!(heard.ends_with("-ERR this is no HTTP port; the connection is closed\r\n"), "{heard:?}");
+    }
+    server.client().asks(&["CL.THROTTLE", "victim", "0", "1", "60"], five([0, 1, 0, -1, 60]));
 }
 
 /// Whoever sends all of it before listening is told, too, and finds no broken pipe.
