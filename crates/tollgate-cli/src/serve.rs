@@ -14,6 +14,7 @@ use tollgate_server::{
     shutdown::{self, Stopper},
 };
 
+use self::args::LogFormat;
 pub(crate) use self::args::ServeArgs;
 use crate::report::{Failure, Outcome};
 
@@ -21,17 +22,17 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let config = args.config()?;
     logs::start(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, args.log_format))
 }
 
-async fn serve(config: ServerConfig) -> Outcome {
+async fn serve(config: ServerConfig, format: LogFormat) -> Outcome {
     let (stopper, shutdown) = shutdown::channel();
     // Before the ports are open: whoever sends a signal then must not kill us for want of a handler.
     let mut signals = Signals::new()?;
     let story = config.clone();
     let server = Server::start(config, shutdown).await.map_err(Failure::Start)?;
     // Whoever does not listen to the greeting is served all the same.
-    let _ = greeting::print(&story, &server);
+    let _ = greeting::print(format, &story, &server);
     let reload = server.reload.clone();
     let mut finished = std::pin::pin!(server.finished());
     loop {

@@ -95,7 +95,10 @@ impl Server {
         let mut telemetry = Telemetry::default();
         telemetry.watch_store(store.clone());
         if let Some(traces) = &config.traces {
-            telemetry.trace_to(traces)?;
+            match telemetry.trace_to(traces) {
+                Err(error) if !traces.is_wanted => tracing::warn!("there are no traces: {error}"),
+                started => started?,
+            }
         }
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));

@@ -11,5 +11,5 @@ pub(crate) use self::traces::{Told, Trace};
 pub use self::{
     metrics::{ADHOC, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
     top::{DeniedKey, TopDenied},
-    traces::{TraceConfig, TraceError, Traces},
+    traces::{TraceConfig, TraceError, TraceTls, Traces, shown_endpoint},
 };
