@@ -108,6 +108,17 @@ fn a_long_key_is_refused_not_cut() {
     refuses(&format!(r#"{{"domain":"api","key":"{}"}}"#, "k".repeat(4_097)), "4097 bytes long; 4096 is the most");
 }
 
+#[test]
+fn a_domain_longer_than_any_rule_file_may_name_is_refused() {
+    let long = |bytes| format!(r#"{{"domain":"{}","key":"u"}}"#, "d".repeat(bytes));
+    refuses(&long(129), "the domain is 129 bytes long; 128 is the most");
+    refuses(&long(60_000), "the domain is 60000 bytes long; 128 is the most");
+    let desk = Desk::new();
+    assert_eq!(desk.check(&long(128))["source"], "unknown_domain");
+    let query = format!("/v1/auth?domain={}", "d".repeat(129));
+    desk.get(&query, &[]).is_problem(400, "the domain is 129 bytes long");
+}
+
 /// The bound is kept where entries are read: comparing thousands of them with each other would take long.
 #[test]
 fn a_descriptor_of_thousands_of_entries_is_not_read_to_its_end() {
