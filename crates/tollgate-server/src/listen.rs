@@ -4,6 +4,7 @@
 //! bind ─▶ accept ─▶ a place is free? ─▶ TLS ─▶ timed stream ─▶ the wire's own code
 //! ```
 
+mod heads;
 mod http;
 mod parting;
 mod stream;

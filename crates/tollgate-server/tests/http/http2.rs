@@ -1,4 +1,4 @@
-//! What is different over HTTP/2: bodies nobody reads, names of hosts.
+//! What is different over HTTP/2: bodies nobody reads, names of hosts, connections that rest.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,12 +6,14 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{HeaderMap, Request};
 use tokio::{net::TcpStream, time::timeout};
+use tollgate_server::config::Bounds;
 
 use crate::desk::Desk;
 
 /// A connection on which requests follow each other.
 pub(crate) struct Two {
     requests: SendRequest<Bytes>,
+    pings: h2::PingPong,
 }
 
 /// What came back, and whether every part of it was in order.
@@ -25,9 +27,10 @@ pub(crate) struct Heard {
 impl Two {
     pub(crate) async fn connect(server: SocketAddr) -> Self {
         let stream = TcpStream::connect(server).await.unwrap();
-        let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+        let (requests, mut connection) = h2::client::handshake(stream).await.unwrap();
+        let pings = connection.ping_pong().unwrap();
         tokio::spawn(connection);
-        Self { requests }
+        Self { requests, pings }
     }
 
     pub(crate) async fn ask(&mut self, method: &str, uri: &str, body: &[u8]) -> Result<Heard, h2::Error> {
@@ -88,6 +91,37 @@ fn the_admin_port_is_asked_by_the_name_of_this_machine() {
             assert_eq!(heard.status, status, "{host}");
             assert_eq!(admin.ask("GET", &format!("http://{host}/healthz"), b"").await.unwrap().status, 200);
         }
+    });
+}
+
+fn hasty() -> Desk {
+    Desk::with(|config| config.bounds = Bounds { request: Duration::from_millis(300), ..config.bounds })
+}
+
+/// Frames that are no request pass between requests, and start no clock.
+#[test]
+fn a_connection_that_rests_between_requests_is_kept() {
+    let desk = hasty();
+    desk.runtime.block_on(async {
+        let mut data = Two::connect(desk.http).await;
+        for _ in 0..2 {
+            let heard = data.ask("GET", "http://localhost/v1/auth?cost=0", b"").await.unwrap();
+            assert_eq!(heard.status, 200);
+            data.pings.ping(h2::Ping::opaque()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(900)).await;
+        }
+        assert_eq!(data.ask("GET", "http://localhost/v1/auth?cost=0", b"").await.unwrap().status, 200);
+    });
+}
+
+#[test]
+fn a_connection_without_a_first_request_is_closed() {
+    let desk = hasty();
+    desk.runtime.block_on(async {
+        let mut data = Two::connect(desk.http).await;
+        data.pings.ping(h2::Ping::opaque()).await.unwrap();
+        let closed = async { while data.pings.ping(h2::Ping::opaque()).await.is_ok() {} };
+        timeout(PATIENCE, closed).await.expect("the connection ends");
     });
 }
 

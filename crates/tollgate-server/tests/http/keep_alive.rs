@@ -3,14 +3,15 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    thread,
     time::Duration,
 };
 
-use tollgate_server::security::Secret;
+use tollgate_server::{config::Bounds, security::Secret};
 
 use crate::{
     bad_input::ends,
-    client::{Reply, connect, hear_on},
+    client::{Reply, ask_on, connect, hear_on},
     desk::Desk,
 };
 
@@ -102,4 +103,49 @@ fn a_body_that_is_not_wanted_is_not_asked_for() {
     stream.write_all(br#"{"domain":"api","key":"user:42"}"#).unwrap();
     let reply = hear_on(&mut stream).unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, None));
+}
+
+/// Idle connections are borne for long, heads that do not end are not.
+fn hasty() -> Desk {
+    let (long, short) = (Duration::from_secs(100), Duration::from_millis(300));
+    Desk::with(|config| {
+        config.bounds = Bounds { first_byte: long, request: short, idle: long, ..config.bounds };
+    })
+}
+
+const U: &str = r#"{"domain":"api","key":"u","cost":0}"#;
+
+#[test]
+fn a_first_head_that_does_not_end_is_closed_soon() {
+    let desk = hasty();
+    for port in [desk.http, desk.admin] {
+        for half in ["P", "GET /v1/auth HTTP/1.1\r\nhost: localhost\r\n", "PRI * HTTP/2.0\r\n"] {
+            let mut stream = connect(port);
+            stream.write_all(half.as_bytes()).unwrap();
+            ends(stream);
+        }
+    }
+}
+
+#[test]
+fn a_head_that_drips_in_has_one_deadline() {
+    let desk = hasty();
+    let mut stream = connect(desk.http);
+    stream.write_all(b"GET /v1/auth HTTP/1.1\r\nx: ").unwrap();
+    let drip = || thread::sleep(Duration::from_millis(50));
+    let drops = (0..200).take_while(|_| (drip(), stream.write_all(b"x").is_ok()).1).count();
+    assert!(drops < 200, "ten seconds of drops were taken");
+}
+
+#[test]
+fn a_connection_that_rests_between_requests_is_kept_and_its_next_head_has_to_end() {
+    let desk = hasty();
+    let mut stream = connect(desk.http);
+    for _ in 0..3 {
+        assert_eq!(ask_on(&mut stream, U).unwrap().status, 200);
+        thread::sleep(Duration::from_millis(900));
+    }
+    assert_eq!(ask_on(&mut stream, U).unwrap().status, 200);
+    stream.write_all(b"POST /v1/ch").unwrap();
+    ends(stream);
 }
