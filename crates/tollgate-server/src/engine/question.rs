@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     LeaseId, Micros,
-    bounds::{MAX_KEY_BYTES, MAX_PERMITS, MAX_WAIT},
+    bounds::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_PERMITS, MAX_WAIT},
 };
 use tollgate_rules::EnvoyUnit;
 
@@ -130,6 +130,8 @@ impl Question<'_> {
         if self.domain.is_empty() {
             return Err(AskError::bad("the domain is empty; name the one of your rule file"));
         }
+        // No rule file has a longer one, and names nobody knows are told in the log.
+        check_length("the domain", self.domain, MAX_NAME_BYTES)?;
         let found = self.subjects.len();
         if found == 0 {
             return Err(AskError::bad("nothing is asked about: there is no descriptor and no key"));

@@ -144,6 +144,16 @@ impl Wanted {
                 Problem::bad_request("the query has a % without two hexadecimal digits, or is not UTF-8")
             })?;
             let wrong = |what: String| Problem::bad_request(format!("the query says {name}={value}: {what}"));
+            // Which of two would hold is a guess, and half of the guesses are somebody else's limit.
+            let is_said = match name {
+                "domain" => wanted.domain.is_some(),
+                "cost" => wanted.cost.is_some(),
+                "deny_status" => wanted.deny_status.is_some(),
+                _ => false,
+            };
+            if is_said {
+                return Err(wrong("it is there twice; keep one".to_owned()));
+            }
             match name {
                 "domain" => wanted.domain = Some(value.into_owned()),
                 "entry" => wanted.entries.push(parse_entry(&value).map_err(wrong)?),

@@ -46,8 +46,8 @@ impl Http {
                 self.auth(&head, peer, &pass).await
             }
             "/v1/auth" => Err(Problem::method("GET")),
-            "/v1/openapi.json" if head.method == Method::GET => Ok(openapi()),
-            "/v1/openapi.json" => Err(Problem::method("GET")),
+            "/v1/openapi.json" if is_reading(&head.method) => Ok(openapi()),
+            "/v1/openapi.json" => Err(Problem::method(READING)),
             path => match Op::of_path(path) {
                 Some(op) if head.method == Method::POST => {
                     let pass = self.admit(&head.headers)?;
@@ -98,6 +98,11 @@ pub trait Carried: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Sen
 
 impl<B: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send> Carried for B {}
 
+/// Whether a method wants to be told, with the content or without it: whatever answers `GET` answers `HEAD`.
+pub(crate) fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 /// The token of `Authorization: Bearer …`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
@@ -127,8 +132,11 @@ fn openapi() -> Reply {
     reply
 }
 
+/// The methods of [`is_reading`].
+pub(crate) const READING: &str = "GET, HEAD";
+
 /// What is asked here, the usual first.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "POST /v1/check",
     "GET /v1/auth",
     "HEAD /v1/auth",
@@ -140,6 +148,7 @@ const NAMES: [&str; 11] = [
     "POST /v1/penalize",
     "POST /v1/reset",
     "GET /v1/openapi.json",
+    "HEAD /v1/openapi.json",
 ];
 
 /// What can be asked here, for programs.

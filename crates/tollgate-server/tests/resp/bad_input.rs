@@ -129,6 +129,9 @@ fn keys_that_are_empty_long_or_no_text() {
     is_refused(&["TG.CHECK", "api", &"k".repeat(4_097)], "the key is 4097 bytes long; 4096 is the most");
     is_refused(&["CL.THROTTLE", &"k".repeat(4_097), "1", "1", "1"], "the key is 4097 bytes long");
     is_refused(&[&b"CL.THROTTLE"[..], b"\xff\xfe", b"1", b"1", b"1"], "the key '\\xff\\xfe' is not UTF-8");
+    for command in ["TG.CHECK", "TG.REFUND", "TG.RESET"] {
+        is_refused(&[command, &"d".repeat(129), "u"], "the domain is 129 bytes long; 128 is the most");
+    }
     is_refused(&[&b"TG.CHECK"[..], b"\xc3(", b"u"], "the domain '\\xc3(' is not UTF-8");
     let server = Server::start();
     let mut client = server.client();

@@ -51,6 +51,11 @@ async fn questions_without_sense_are_told_what_would_do() {
     };
     for (what, request, part) in [
         ("no domain", request("", vec![descriptor(&[("user", "ann")])]), "the domain is empty"),
+        (
+            "a long domain",
+            request(&long, vec![descriptor(&[("user", "ann")])]),
+            "the domain is 5000 bytes long; 128 is the most",
+        ),
         ("no descriptors", request("api", vec![]), "nothing is asked about"),
         ("an empty descriptor", request("api", vec![descriptor(&[])]), "the descriptor is empty"),
         ("an empty key", request("api", vec![descriptor(&[("", "x")])]), "an empty key"),
