@@ -233,6 +233,7 @@ impl ServeArgs {
             admin_tls: self.admin_tls,
             tokens: self.tokens.clone(),
             admin_token,
+            admin_token_file: self.admin_token_file.clone(),
             bounds: Bounds { connections: self.max_connections, drain: seconds(self.drain), ..Bounds::default() },
             headers: self.headers,
             auth: AuthConfig {

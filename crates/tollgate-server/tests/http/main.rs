@@ -13,6 +13,7 @@ mod fields;
 mod flood;
 mod nginx;
 mod openapi;
+mod outage;
 mod reload;
 mod security;
 mod stopping;
