@@ -33,7 +33,7 @@ use crate::{
     health::Health,
     http::{Carried, Exchange, Problem, READING, Reply, bearer, collect, is_reading},
     listen::{Connection, Listener, serve_http},
-    security::Secret,
+    security::AdminToken,
     shutdown::Shutdown,
     telemetry::{Wire, exposition},
     watch::Reload,
@@ -48,13 +48,13 @@ struct Inner {
     engine: Engine,
     health: Health,
     reload: Reload,
-    token: Option<Secret>,
+    token: AdminToken,
     began: std::time::Instant,
 }
 
 impl Admin {
     /// A wire to look after this engine.
-    pub fn new(engine: Engine, health: Health, reload: Reload, token: Option<Secret>) -> Self {
+    pub fn new(engine: Engine, health: Health, reload: Reload, token: AdminToken) -> Self {
         Self(Arc::new(Inner { engine, health, reload, token, began: std::time::Instant::now() }))
     }
 
@@ -131,7 +131,7 @@ impl Admin {
     }
 
     fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.0.token else { return Ok(()) };
+        let Some(token) = self.0.token.current() else { return Ok(()) };
         let presented = Sha256::digest(bearer(headers).unwrap_or_default());
         if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) { Ok(()) } else { Err(Problem::unauthorized()) }
     }

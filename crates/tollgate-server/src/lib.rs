@@ -16,6 +16,7 @@ pub mod health;
 pub mod http;
 pub mod line;
 pub mod listen;
+mod outage;
 pub mod resp;
 pub mod rulebook;
 pub mod sample;

@@ -14,8 +14,10 @@ use tollgate_rules::read_paths;
 
 use crate::{
     engine::Engine,
-    security::{Access, Tls, TlsFiles, Tokens},
+    health::Health,
+    security::{Access, AdminToken, Secret, Tls, TlsFiles, Tokens},
     shutdown::Shutdown,
+    telemetry::SecretFile,
 };
 
 /// What is looked at.
@@ -23,6 +25,7 @@ use crate::{
 pub(crate) struct Files {
     pub(crate) rules: Vec<PathBuf>,
     pub(crate) tokens: Option<PathBuf>,
+    pub(crate) admin_token: Option<PathBuf>,
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -31,7 +34,9 @@ pub(crate) struct Files {
 pub(crate) struct Watched {
     pub(crate) files: Files,
     pub(crate) engine: Engine,
+    pub(crate) health: Health,
     pub(crate) access: Access,
+    pub(crate) admin_token: AdminToken,
     pub(crate) tls: Vec<Tls>,
 }
 
@@ -63,6 +68,7 @@ impl Files {
             }
         }
         files.extend(self.tokens.clone());
+        files.extend(self.admin_token.clone());
         if let Some(TlsFiles { cert, key, client_ca }) = &self.tls {
             files.extend([cert.clone(), key.clone()]);
             files.extend(client_ca.clone());
@@ -106,7 +112,7 @@ impl Watched {
             };
             asked || of(was) != of(is)
         };
-        let Files { rules, tokens, tls } = &self.files;
+        let Files { rules, tokens, admin_token, tls } = &self.files;
         if !rules.is_empty() && changed(rules) {
             match self.engine.load(read_paths(rules)) {
                 Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
@@ -116,25 +122,36 @@ impl Watched {
         if let Some(file) = tokens
             && changed(std::slice::from_ref(file))
         {
-            match Tokens::read(file) {
-                Ok(tokens) => {
-                    self.access.renew(tokens);
-                    tracing::info!("the tokens were read again");
-                }
-                Err(error) => tracing::error!("the tokens before stay in force: {error}"),
-            }
+            let read = Tokens::read(file).map(|tokens| self.access.renew(tokens));
+            self.tell(SecretFile::Tokens, "the tokens", read);
+        }
+        if let Some(file) = admin_token
+            && changed(std::slice::from_ref(file))
+        {
+            let read = Secret::from_file(file).map(|token| self.admin_token.renew(token));
+            let read = read.map_err(|error| format!("{}: {error}", file.display()));
+            self.tell(SecretFile::AdminToken, "the admin token", read);
         }
         if let Some(TlsFiles { cert, key, client_ca }) = tls {
             let files: Vec<PathBuf> = [cert, key].into_iter().chain(client_ca).cloned().collect();
             if changed(&files) {
-                for tls in &self.tls {
-                    match tls.renew() {
-                        Ok(()) => tracing::info!("the certificates were read again"),
-                        Err(error) => tracing::error!("the certificates before stay in force: {error}"),
-                    }
-                }
+                // The ports differ in what is spoken inside, not in their files: what fails for one fails for all.
+                let read = self.tls.iter().try_for_each(Tls::renew);
+                self.tell(SecretFile::Certificates, "the certificates", read);
             }
         }
+    }
+
+    /// Says how the reading of a secret went, in the log and to whoever asks whether the server is ready.
+    fn tell<E: std::fmt::Display>(&self, what: SecretFile, name: &str, read: Result<(), E>) {
+        let problem = read
+            .err()
+            .map(|error| format!("{name} could not be read again, and what was there before stays in force: {error}"));
+        match &problem {
+            None => tracing::info!("read again: {name}"),
+            Some(problem) => tracing::error!("{problem}"),
+        }
+        self.health.secret_read(what, problem);
     }
 }
 

@@ -13,14 +13,21 @@ async fn an_edit_while_the_server_starts_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
     fs::write(&file, RULES).unwrap();
-    let files = Files { rules: vec![file.clone()], tokens: None, tls: None };
+    let files = Files { rules: vec![file.clone()], tokens: None, admin_token: None, tls: None };
     let before = files.look();
     let store = Storage::open("memory", &Default::default()).await.unwrap();
     let engine = Engine::new(store, Arc::new(Telemetry::default()));
     engine.load(read_paths(&files.rules)).unwrap();
     fs::write(&file, RULES.replace("limit: 3", "limit: 30")).unwrap();
 
-    let watched = Watched { files, engine: engine.clone(), access: Access::open(), tls: Vec::new() };
+    let watched = Watched {
+        files,
+        engine: engine.clone(),
+        health: Health::new(engine.clone()),
+        access: Access::open(),
+        admin_token: AdminToken::default(),
+        tls: Vec::new(),
+    };
     let (_stopper, shutdown) = shutdown::channel();
     let _reload = watched.start(before, Duration::from_millis(10), shutdown);
     let read_again = || engine.rules_status().generation == 2;

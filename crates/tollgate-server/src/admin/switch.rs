@@ -98,14 +98,24 @@ impl Turn {
                 return Err(Problem::bad_request("name the domain and the policy, or none of them to mean everything"));
             }
         };
-        // A rule that is off is not among a policy's rules any more, so switches are looked at as well.
+        let target = Target { domain: domain.clone(), policy: policy.clone(), rule: self.rule.clone() };
+        let switches = book.switches();
+        // What was turned can be turned back, also when its policy or its rule has gone since.
+        let is_turned_back = match self.turn {
+            How::On => switches.off.contains(&target),
+            How::Enforce => switches.watching.contains(&target),
+            How::Off | How::Watch => false,
+        };
+        if is_turned_back {
+            return Ok(Some(target));
+        }
         let known = book.policies().into_iter().find(|known| known.domain() == domain && known.name() == policy);
         let Some(known) = known else {
             return Err(Problem::bad_request(format!("there is no policy \"{policy}\" in the domain \"{domain}\"")));
         };
-        let target = Target { domain: domain.clone(), policy: policy.clone(), rule: self.rule.clone() };
+        // A rule that is off is not among a policy's rules any more.
         let rule_is_known = self.rule.as_ref().is_none_or(|rule| known.position(rule).is_some());
-        if !rule_is_known && !book.switches().off.iter().any(|off| off.domain == *domain && off.policy == *policy) {
+        if !rule_is_known && !switches.off.contains(&target) {
             let names: Vec<&str> = known.rules().iter().map(|rule| rule.name()).collect();
             let names = names.join(", ");
             return Err(Problem::bad_request(format!("the policy \"{policy}\" has no such rule; it has {names}")));

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
-use super::{TopDenied, TraceConfig, TraceError, Traces, store::StoreCollector};
+use super::{TopDenied, TraceConfig, TraceError, Traces, Upkeep, store::StoreCollector};
 use crate::{engine::Fate, wiring::Storage};
 
 /// Everything the server counts.
@@ -46,6 +46,8 @@ pub struct Telemetry {
     pub undecided: Counter,
     /// Requests with numbers of their own that there was no room for.
     pub refused_numbers: Counter,
+    /// Switches and secrets.
+    pub(crate) upkeep: Upkeep,
     /// Who is denied most.
     pub top_denied: TopDenied,
     traces: Traces,
@@ -167,8 +169,10 @@ impl Default for Telemetry {
             "Requests refused because they brought yet another set of numbers of their own",
             refused_numbers.clone(),
         );
+        let upkeep = Upkeep::new(&mut registry);
         Self {
             registry,
+            upkeep,
             decisions,
             shadow_denials,
             latency,

@@ -16,6 +16,7 @@ mod http2;
 mod keep_alive;
 mod nginx;
 mod openapi;
+mod outage;
 mod reload;
 mod security;
 mod stopping;
