@@ -1,6 +1,7 @@
 //! `tollgate serve`: the server, told what to do by flags and `TOLLGATE_…` variables.
 
 mod args;
+mod files;
 mod greeting;
 mod logs;
 mod traces;
@@ -21,6 +22,8 @@ use crate::report::{Failure, Outcome};
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let config = args.config()?;
     logs::start(args)?;
+    let ports = [config.http, config.grpc, config.resp, config.admin].iter().flatten().count();
+    files::raise((ports * config.bounds.connections + FILES_OF_OUR_OWN) as u64);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.log_format))
 }
@@ -82,3 +85,6 @@ impl Signals {
         }
     }
 }
+
+/// Rules, tokens, certificates, the store, and what the runtime needs.
+const FILES_OF_OUR_OWN: usize = 64;

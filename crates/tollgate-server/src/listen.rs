@@ -113,13 +113,21 @@ impl Listener {
         let places = Arc::new(Semaphore::new(self.bounds.connections));
         let mut tasks = JoinSet::new();
         let mut begun = shutdown.clone();
+        let mut in_trouble = false;
         loop {
             tokio::select! {
                 accepted = self.socket.accept() => match accepted {
-                    Ok((stream, peer)) => self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks),
+                    Ok((stream, peer)) => {
+                        if std::mem::take(&mut in_trouble) {
+                            tracing::info!(wire = self.wire.name(), "connections are accepted again");
+                        }
+                        self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks);
+                    }
                     // Too many files are open, or the like: what is open will close, and then there is room again.
                     Err(error) => {
-                        tracing::warn!(wire = self.wire.name(), %error, "could not accept a connection");
+                        if !std::mem::replace(&mut in_trouble, true) {
+                            tracing::warn!(wire = self.wire.name(), %error, "no connection can be accepted; it is tried on (said once)");
+                        }
                         sleep(AFTER_TROUBLE).await;
                     }
                 },

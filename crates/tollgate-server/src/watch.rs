@@ -1,7 +1,8 @@
 //! Rule files, tokens and certificates, read anew when they change.
 //!
 //! Files are looked at now and then instead of watched: editors, configuration tools and Kubernetes replace them in ways
-//! that watchers miss. A change must look the same twice before it is read, so that a file half written is left alone.
+//! that watchers miss. A change must look the same twice before it is read, so that a file half written is left alone; what
+//! never rests is read all the same after a while.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use tokio::{sync::mpsc, time::sleep};
-use tollgate_rules::read_paths;
+use tollgate_rules::{Format, read_paths};
 
 use crate::{
     engine::Engine,
@@ -64,7 +65,8 @@ impl Files {
         for path in &self.rules {
             files.push(path.clone());
             if let Ok(entries) = fs::read_dir(path) {
-                files.extend(entries.flatten().map(|entry| entry.path()));
+                files
+                    .extend(entries.flatten().map(|entry| entry.path()).filter(|file| Format::of_path(file).is_some()));
             }
         }
         files.extend(self.tokens.clone());
@@ -85,6 +87,7 @@ impl Watched {
         let (sender, mut requests) = mpsc::channel(1);
         tokio::spawn(async move {
             let mut before = in_force.clone();
+            let mut restless = 0;
             loop {
                 let asked = tokio::select! {
                     () = shutdown.begun() => return,
@@ -93,9 +96,12 @@ impl Watched {
                 };
                 let files = self.files.clone();
                 let Ok(now) = tokio::task::spawn_blocking(move || files.look()).await else { continue };
-                let settled = now == before;
+                let is_change = now != in_force;
+                restless = if is_change { restless + 1 } else { 0 };
+                let settled = now == before || restless >= MOST_LOOKS;
                 before = now.clone();
-                if asked || (settled && now != in_force) {
+                if asked || (settled && is_change) {
+                    restless = 0;
                     let (this, was, is) = (self.clone(), in_force.clone(), now.clone());
                     let _ = tokio::task::spawn_blocking(move || this.reload(asked, &was, &is)).await;
                     in_force = now;
@@ -155,15 +161,22 @@ impl Watched {
     }
 }
 
-/// Through links, because what they point to is what is read.
+/// Through links, because what they point to is what is read. Of a directory it counts that it is there: its files are
+/// looked at by themselves.
 fn facts(file: &Path) -> Option<(SystemTime, u64, u64)> {
     let facts = fs::metadata(file).ok()?;
+    if facts.is_dir() {
+        return Some((SystemTime::UNIX_EPOCH, 0, 0));
+    }
     #[cfg(unix)]
     let number = std::os::unix::fs::MetadataExt::ino(&facts);
     #[cfg(not(unix))]
     let number = 0;
     Some((facts.modified().ok()?, facts.len(), number))
 }
+
+/// A change that looks different each time is read after so many looks.
+const MOST_LOOKS: u32 = 6;
 
 #[cfg(test)]
 #[path = "watch_tests.rs"]
