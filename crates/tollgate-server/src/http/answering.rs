@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Buf;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::{
     Method, Request, Version,
     body::{Body, Frame, SizeHint},
@@ -78,7 +78,7 @@ impl<B: Body + Unpin> Exchange<B> {
         }
         if self.is_head {
             // HTTP/1 would see to this by itself, HTTP/2 does not.
-            let content = std::mem::replace(reply.body_mut(), Full::default());
+            let content = std::mem::take(reply.body_mut());
             if let Some(length) = content.size_hint().exact() {
                 reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
             }
