@@ -28,7 +28,7 @@ pub use self::{
     adhoc::{MAX_ADHOC, Throttle},
     answer::{Answer, AskError, Fate, SubjectAnswer},
     manage::{LoadError, RulesStatus},
-    question::{Asked, MAX_ENTRIES, MAX_ENTRY_BYTES, MAX_SUBJECTS, Question, RequestedLimit, Subject, Who},
+    question::{Asked, MAX_ENTRIES, MAX_ENTRY_KEY_BYTES, MAX_SUBJECTS, Question, RequestedLimit, Subject, Who},
 };
 use crate::{
     rulebook::{Limited, Rulebook},

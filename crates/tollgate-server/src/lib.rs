@@ -24,6 +24,7 @@ pub mod security;
 pub mod server;
 pub mod shutdown;
 pub mod telemetry;
+mod text;
 mod watch;
 pub mod wiring;
 

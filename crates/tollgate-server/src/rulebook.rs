@@ -20,7 +20,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 pub(crate) use self::{
     build::Builder,
     envoy::{Allowed, Limit},
-    key::of_entries,
+    key::{of_entries, of_value},
     limited::Limited,
     native::KEY_ENTRY,
 };
