@@ -92,6 +92,13 @@ impl Rulebook {
         Ok(found.unwrap_or(Found::Unmatched))
     }
 
+    /// Puts entries that come without an order into the one that the rules of a domain know; most rules know none.
+    pub(crate) fn arrange(&self, domain: &str, entries: &mut [(&str, &str)]) {
+        if let Some(Domain::Envoy(rules)) = self.domains.get(domain) {
+            rules.arrange(entries);
+        }
+    }
+
     /// Whether any rule file is about this domain.
     pub fn knows(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)

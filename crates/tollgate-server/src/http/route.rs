@@ -65,9 +65,12 @@ impl Http {
         if !pass.covers(&body.domain) {
             return Err(Problem::forbidden("the token is not for this domain"));
         }
-        let (entries, verb) = (body.entries(), body.asked(op)?);
-        let subjects = [body.subject(&entries)?];
+        let (mut entries, verb) = (body.entries(), body.asked(op)?);
         let engine = &self.0.engine;
+        if entries.len() > 1 {
+            engine.rulebook().arrange(&body.domain, &mut entries);
+        }
+        let subjects = [body.subject(&entries)?];
         let mut answer = engine.ask(&Question { domain: &body.domain, subjects: &subjects, verb }).await?;
         for (told, subject) in answer.subjects.iter_mut().zip(&subjects) {
             if told.policy.is_none() {
