@@ -102,6 +102,11 @@ impl Log {
     }
 }
 
+fn lines_to(log: &Log) -> impl tracing::Subscriber + Send + Sync + use<> {
+    let writer = log.clone();
+    tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish()
+}
+
 async fn watched(url: &str) -> (Log, Stopper) {
     let store = Storage::open(url, &StorageSettings::default()).await.unwrap();
     let engine = Engine::new(store, Arc::new(Telemetry::default()));
@@ -109,9 +114,7 @@ async fn watched(url: &str) -> (Log, Stopper) {
         .load(tollgate_rules::read_str("rules.yaml", RULES, tollgate_rules::Format::Yaml).map(|file| vec![file]))
         .unwrap();
     let (log, (stopper, shutdown)) = (Log::default(), shutdown::channel());
-    let writer = log.clone();
-    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    tokio::spawn(watch(engine, shutdown).with_subscriber(lines));
+    tokio::spawn(watch(engine, shutdown).with_subscriber(lines_to(&log)));
     (log, stopper)
 }
 
@@ -139,6 +142,20 @@ async fn a_redis_that_is_not_there_at_the_start_is_in_the_log() {
     let (log, _stopper) = watched(&format!("redis://127.0.0.1:{}", Process::free_port())).await;
     wait_until("a line", PATIENCE, || !log.lines().is_empty());
     assert!(log.lines()[0].contains("the store does not answer"), "{:?}", log.lines());
+}
+
+/// Five hundred refunds in an outage were five hundred warnings.
+#[test]
+fn a_call_that_finds_no_store_is_no_line_of_its_own() {
+    let log = Log::default();
+    tracing::subscriber::with_default(lines_to(&log), || {
+        let waited = tollgate_core::Micros::SECOND;
+        let error = tollgate_core::StoreError::TimedOut { address: "127.0.0.1:6379".to_owned(), waited };
+        let problem = crate::http::Problem::from(crate::engine::AskError::from(error));
+        assert_eq!(problem.status(), 503);
+        tracing::info!("something else");
+    });
+    assert!(matches!(log.lines().as_slice(), [line] if line.contains("something else")), "{:?}", log.lines());
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
