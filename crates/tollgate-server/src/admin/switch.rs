@@ -84,11 +84,30 @@ pub(super) fn turn(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
         (Some(target), How::Enforce) => _ = switches.watching.remove(target),
     });
     let switches = turned.map_err(|error| Problem::from(AskError::from(error)))?;
-    tracing::warn!(turn = ?wanted.turn, ?target, "a switch was turned");
+    let (turn, target) = (wanted.turn.name(), wanted.shown());
+    tracing::warn!(turn, target, "a switch was turned");
     Ok(json(&of(&switches)))
 }
 
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Watch => "watch",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
 impl Turn {
+    /// What was named, for the log.
+    fn shown(&self) -> String {
+        let named: Vec<&str> =
+            [&self.domain, &self.policy, &self.rule].into_iter().flatten().map(String::as_str).collect();
+        if named.is_empty() { "everything".to_owned() } else { named.join("/") }
+    }
+
     /// What is meant, if it is there: a switch for a misspelt rule would do nothing, on the worst day to do nothing.
     fn target(&self, book: &Rulebook) -> Result<Option<Target>, Problem> {
         let (domain, policy) = match (&self.domain, &self.policy, &self.rule) {
