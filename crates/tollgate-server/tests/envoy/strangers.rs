@@ -27,6 +27,10 @@ fn no_header_turns_a_refusal_into_an_error_that_passes() {
     ] {
         assert_eq!(status("/", &[bob, odd]), 429, "{what} elsewhere does not help");
     }
+    for bytes in [b"99999999999999999999999".as_slice(), b"1000000000", b"9999999999", b"-1", b"many", b"\xff"] {
+        let odd = [bob, ("x-bytes-of", b"zed"), ("x-bytes", bytes)];
+        assert_eq!(status("/", &odd), 429, "nor does an amount of {}", bytes.escape_ascii());
+    }
     let query = format!("/export?{}", "a".repeat(5_000));
     assert_eq!(status(&query, &[bob]), 429, "nor does a long path");
 
