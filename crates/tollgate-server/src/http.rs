@@ -25,7 +25,11 @@ use hyper::{
 };
 
 pub(crate) use self::route::{bearer, collect};
-pub use self::{problem::Problem, render::answer_line, route::Carried};
+pub use self::{
+    problem::Problem,
+    render::{answer_line, name_undecided},
+    route::Carried,
+};
 use crate::{
     config::AuthConfig,
     engine::Engine,
