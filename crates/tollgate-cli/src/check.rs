@@ -9,18 +9,19 @@ use std::{
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use tollgate_core::{Micros, Source};
+use tollgate_core::{Micros, Source, Store};
 use tollgate_rules::read_paths;
 use tollgate_server::{
     engine::{Asked, Engine, Question, Subject, Who},
-    http::answer_line,
+    http::{answer_line, name_undecided},
     security::Secret,
     telemetry::Telemetry,
     wiring::{Storage, StorageSettings},
 };
 
 use crate::{
-    report::{Failure, Outcome},
+    cli::{prefix, whole},
+    report::{self, Failure, Outcome},
     web::{Client, Place, Trust},
 };
 
@@ -29,13 +30,16 @@ pub(crate) struct CheckArgs {
     /// Which rules are meant.
     domain: String,
     /// A key, or descriptor entries as NAME=VALUE.
-    #[arg(required = true, value_name = "KEY|NAME=VALUE")]
+    #[arg(required_unless_present = "bare_key", value_name = "KEY|NAME=VALUE")]
     who: Vec<String>,
+    /// The key, whatever signs are in it: base64 ends in =, which would make it an entry above.
+    #[arg(long, value_name = "KEY", conflicts_with = "who")]
+    bare_key: Option<String>,
     /// Permits; what the policy says unless given. 0 looks only.
-    #[arg(long)]
+    #[arg(long, value_parser = whole)]
     cost: Option<u64>,
     /// How long you would wait for them, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = whole)]
     wait: u64,
     /// Where a server answers.
     #[arg(
@@ -56,7 +60,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE|DIR", requires = "store")]
     rules: Vec<PathBuf>,
     /// What the names of keys begin with, for --store.
-    #[arg(long, value_name = "PREFIX", default_value = "tollgate", requires = "store")]
+    #[arg(long, value_name = "PREFIX", default_value = "tollgate", requires = "store", value_parser = prefix)]
     prefix: String,
     #[command(flatten)]
     trust: Trust,
@@ -76,21 +80,41 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     };
     io::stdout().lock().write_all(&line)?;
     let told: Value = serde_json::from_slice(&line).unwrap_or_default();
+    if told["source"] == "no_policy"
+        && let [word] = args.who.as_slice()
+        && word.ends_with('=')
+    {
+        report::tell(&format_args!(
+            "no policy is about the entry that {} names; use --bare-key {word} if it is a key",
+            report::shown(word)
+        ));
+    }
     Ok(if told["verdict"] == "allow" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl CheckArgs {
     fn meant(&self) -> Result<Meant<'_>, Failure> {
-        match self.who.as_slice() {
-            [key] if !key.contains('=') => Ok(Meant::Key(key)),
-            words => {
-                let entries = words.iter().map(|word| word.split_once('='));
-                let entries = entries
-                    .collect::<Option<_>>()
-                    .ok_or(Failure::Options("give one key, or descriptor entries as NAME=VALUE; not both"))?;
-                Ok(Meant::Entries(entries))
+        let words = match (&self.bare_key, self.who.as_slice()) {
+            (Some(key), _) => return Ok(Meant::Key(key)),
+            (None, [key]) if !key.contains('=') => return Ok(Meant::Key(key)),
+            (None, words) => words,
+        };
+        let mut entries: Vec<(&str, &str)> = Vec::new();
+        for word in words {
+            let Some((name, value)) = word.split_once('=') else {
+                return Err(Failure::Options("give one key, or descriptor entries as NAME=VALUE; not both"));
+            };
+            let word = report::shown(word);
+            if name.is_empty() {
+                return Err(Failure::Option(format!("{word} has no name before the =; write NAME=VALUE")));
             }
+            if entries.iter().any(|(known, _)| *known == name) {
+                let message = format!("{name} is named twice; a request has one value for each entry");
+                return Err(Failure::Option(report::harmless(&message)));
+            }
+            entries.push((name, value));
         }
+        Ok(Meant::Entries(entries))
     }
 
     fn ask_server(&self, meant: &Meant<'_>) -> Result<Vec<u8>, Failure> {
@@ -127,7 +151,7 @@ impl CheckArgs {
             let subjects = [Subject { who, cost: self.cost, limit: None }];
             let verb = Asked::Take { max_wait: Micros::from_millis(self.wait) };
             let question = Question { domain: &self.domain, subjects: &subjects, verb };
-            let answer = engine.ask(&question).await.map_err(|error| Failure::Option(error.to_string()))?;
+            let mut answer = engine.ask(&question).await.map_err(|error| Failure::Option(error.to_string()))?;
             // The store's word or none: a rule that answers without it, in a process that is about to end, answers nothing.
             let source = answer.decision.as_ref().map(|decision| decision.source);
             if let Some(Source::Local | Source::Open | Source::Closed) = source {
@@ -135,12 +159,8 @@ impl CheckArgs {
                 let why = failure.map_or_else(|| "it did not answer".to_owned(), |(_, why)| why);
                 return Err(Failure::Option(format!("--store {}: {why}", Storage::shown(url))));
             }
-            Ok(answer_line(
-                &answer,
-                &subjects[0],
-                verb,
-                answer.decision.as_ref().map_or(Micros::ZERO, |it| it.decided_at),
-            ))
+            name_undecided(&mut answer, &subjects);
+            Ok(answer_line(&answer, &subjects[0], verb, engine.store().now()))
         })
     }
 }

@@ -111,7 +111,7 @@ pub(crate) struct DoctorArgs {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// What the names of keys begin with.
-    #[arg(long, value_name = "PREFIX", default_value = "tollgate")]
+    #[arg(long, value_name = "PREFIX", default_value = "tollgate", value_parser = prefix)]
     pub(crate) prefix: String,
     /// A page for people, or one JSON object.
     #[arg(long, value_enum, default_value_t)]
@@ -133,13 +133,26 @@ pub(crate) enum ConfigCommand {
     /// Find every mistake in rule files, with its line, column and field.
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
-        /// Rule files, or directories of them.
+        /// Rule files, or directories of them; `-` alone reads YAML or JSON from standard input.
         #[arg(required = true, value_name = "FILE|DIR")]
         paths: Vec<PathBuf>,
     },
     /// Print the JSON Schema of rule files, for editors.
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
+}
+
+/// A whole number, with a way out for who wrote another.
+pub(crate) fn whole(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| "write a whole number in digits, 0 or more".to_owned())
+}
+
+/// What the names of keys begin with.
+pub(crate) fn prefix(word: &str) -> Result<String, String> {
+    if word.is_empty() {
+        return Err("empty, so keys would have no name before the colon; use a word such as tollgate".to_owned());
+    }
+    Ok(word.to_owned())
 }
 
 const EXAMPLES: &str = "\
@@ -175,6 +188,7 @@ Examples:
   tollgate check api user:42
   tollgate check api user=42 path=/login --cost 2
   tollgate check api user:42 --cost 0
+  tollgate check api --bare-key dGVzdA==
   tollgate check api user:42 --server https://limits.internal:8080 --ca ca.pem --token-file token
   tollgate check api user:42 --store redis://127.0.0.1:6379 --rules rules/
 
@@ -216,7 +230,8 @@ Exit codes: 0 nothing fails, 1 something does, 2 the address cannot be used or n
 const CHECK_EXAMPLES: &str = "\
 Examples:
   tollgate config check rules/api.yaml
-  tollgate config check rules/ more/other.toml";
+  tollgate config check rules/ more/other.toml
+  tollgate config check - < rules/api.yaml";
 
 const SCHEMA_EXAMPLES: &str = "\
 Example:

@@ -1,26 +1,45 @@
 //! `tollgate config`: rule files looked at without running anything.
 
+mod warnings;
+
 use std::{
-    io::{self, Write},
-    path::PathBuf,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use tollgate_core::{Algorithm, Align, Policy, Refill, Rule};
-use tollgate_rules::{MatchValue, RuleFile, Rules, read_paths, schema as rules_schema};
+use tollgate_rules::{
+    Allowance, EnvoyDescriptor, Format, MAX_FILE_BYTES, MatchValue, Problems, RuleFile, Rules, read_paths, read_str,
+    schema as rules_schema,
+};
 
 use crate::report::{self, Failure, Outcome};
 
-/// Every problem of every file, or one line about each policy.
+/// Every problem of every file, or one line about each policy and whatever is odd without being wrong.
 pub(crate) fn check(paths: &[PathBuf]) -> Outcome {
+    let read = match paths {
+        [only] if only == Path::new("-") => read_input()?,
+        several if several.iter().any(|path| path == Path::new("-")) => {
+            return Err(Failure::Options("- stands alone: standard input is one file, looked at by itself"));
+        }
+        paths => read_paths(paths),
+    };
     let mut out = io::stdout().lock();
-    match read_paths(paths) {
+    match read {
         Ok(files) => {
             for file in &files {
                 describe(&mut out, file)?;
             }
+            let warnings = warnings::all(&files, paths);
+            for warning in &warnings {
+                writeln!(out, "{warning}")?;
+            }
             let words = report::counted(files.len(), "file");
-            writeln!(out, "{words}, no problems")?;
+            match warnings.len() {
+                0 => writeln!(out, "{words}, no problems")?,
+                several => writeln!(out, "{words}, no problems, {}", report::counted(several, "warning"))?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
@@ -29,6 +48,20 @@ pub(crate) fn check(paths: &[PathBuf]) -> Outcome {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Standard input has no ending that tells its language. YAML takes in JSON.
+fn read_input() -> Result<Result<Vec<RuleFile>, Problems>, Failure> {
+    const NAME: &str = "standard input";
+    let mut bytes = Vec::new();
+    let unreadable = |cause| Failure::Unreadable { file: NAME.to_owned(), cause };
+    io::stdin().lock().take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(Failure::Option(format!("{NAME}: larger than {MAX_FILE_BYTES} bytes; rule files are smaller")));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::Option(format!("{NAME}: not UTF-8; rule files are text in that encoding")))?;
+    Ok(read_str(NAME, &text, Format::Yaml).map(|file| vec![file]))
 }
 
 /// The JSON Schema of rule files.
@@ -48,19 +81,35 @@ fn describe(out: &mut impl Write, file: &RuleFile) -> io::Result<()> {
                     entries => entries.iter().map(|(key, value)| pair(key, value)).collect::<Vec<_>>().join(", "),
                 };
                 let (name, line) = (entry.policy.name(), entry.line);
-                write!(out, "{}:{line}: {}/{name} ({pattern}): {}", file.file, file.domain, rules(&entry.policy))?;
+                let told = entry.policy.rules().iter().map(|ready| ready.rule()).chain(&entry.disabled).map(rule);
+                let told = told.collect::<Vec<_>>().join("; ");
+                write!(out, "{}:{line}: {}/{name} ({pattern}): {told}", file.file, file.domain)?;
                 match entry.overrides.len() {
                     0 => writeln!(out)?,
                     several => writeln!(out, "; {}", report::counted(several, "override"))?,
                 }
             }
         }
-        Rules::Descriptors(_) => {
-            for chosen in crate::policies::gather(file) {
-                let name = chosen.policy.name();
-                writeln!(out, "{}: {}/{name}: {}", file.file, file.domain, rules(&chosen.policy))?;
+        Rules::Descriptors(roots) => describe_limits(out, file, roots)?,
+    }
+    Ok(())
+}
+
+fn describe_limits(out: &mut impl Write, file: &RuleFile, level: &[EnvoyDescriptor]) -> io::Result<()> {
+    for descriptor in level {
+        if let Some(limit) = &descriptor.limit {
+            let mut told = match &limit.allowance {
+                Allowance::Unlimited => "unlimited".to_owned(),
+                Allowance::RefuseAll { .. } if descriptor.shadow_mode => "refuses everybody, shadow".to_owned(),
+                Allowance::RefuseAll { .. } => "refuses everybody".to_owned(),
+                Allowance::Limited { policy, .. } => rules(policy),
+            };
+            if descriptor.quota_mode {
+                told.push_str(", quota_mode");
             }
+            writeln!(out, "{}:{}: {}/{}: {told}", file.file, descriptor.line, file.domain, descriptor.name)?;
         }
+        describe_limits(out, file, &descriptor.descriptors)?;
     }
     Ok(())
 }
@@ -101,6 +150,9 @@ pub(crate) fn numbers(rule: &Rule) -> String {
     };
     if rule.is_shadow() {
         told.push_str(", shadow");
+    }
+    if !rule.is_enabled() {
+        told.push_str(", disabled");
     }
     told
 }

@@ -84,6 +84,7 @@ pub(crate) enum RequestProblem {
     ColumnTwice(String),
     Cells { found: usize, expected: usize },
     TooLong,
+    OpenQuote,
     NoKey,
     KeyTooLong { bytes: usize },
     KeyNotText,
@@ -201,6 +202,9 @@ impl fmt::Display for RequestProblem {
             Self::TooLong => {
                 write!(f, "longer than {MAX_RECORD_BYTES} bytes; is this a requests file, and are all quotes closed?")
             }
+            Self::OpenQuote => f.write_str(
+                "a quote opens in this row and is never closed, so the rest of the file would be one cell; close it",
+            ),
             Self::NoKey => f.write_str("key is empty; say who asks"),
             Self::KeyTooLong { bytes } => {
                 write!(f, "key is {bytes} bytes long; {MAX_KEY_BYTES} is the most, so use a digest of it")

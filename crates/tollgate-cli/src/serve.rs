@@ -6,13 +6,16 @@ mod greeting;
 mod logs;
 mod traces;
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Handle,
+    signal::unix::{SignalKind, signal},
+};
 use tollgate_server::{
     config::ServerConfig,
     server::Server,
-    shutdown::{self, Stopper},
+    shutdown::{self, Shutdown, Stopper},
 };
 
 use self::args::LogFormat;
@@ -25,7 +28,10 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let ports = [config.http, config.grpc, config.resp, config.admin].iter().flatten().count();
     files::raise((ports * config.bounds.connections + FILES_OF_OUR_OWN) as u64);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(config, args.log_format))
+    let outcome = runtime.block_on(serve(config, args.log_format));
+    // Left alone, a runtime waits for every thread that reads a file, be it one on a mount that never answers.
+    runtime.shutdown_timeout(LAST_WAIT);
+    outcome
 }
 
 async fn serve(config: ServerConfig, format: LogFormat) -> Outcome {
@@ -33,7 +39,7 @@ async fn serve(config: ServerConfig, format: LogFormat) -> Outcome {
     // Before the ports are open: whoever sends a signal then must not kill us for want of a handler.
     let mut signals = Signals::new()?;
     let story = config.clone();
-    let server = Server::start(config, shutdown).await.map_err(Failure::Start)?;
+    let Some(server) = start(config, shutdown, &mut signals).await? else { return Ok(ExitCode::SUCCESS) };
     // Whoever does not listen to the greeting is served all the same.
     let _ = greeting::print(format, &story, &server);
     let reload = server.reload.clone();
@@ -45,6 +51,28 @@ async fn serve(config: ServerConfig, format: LogFormat) -> Outcome {
                 Signal::Hup => reload.request(),
                 Signal::Stop if stopping(&stopper) => return Ok(ExitCode::FAILURE),
                 Signal::Stop => {}
+            }
+        }
+    }
+}
+
+/// A start reads files and reaches out to a store, and either may take its time: on a thread of its own, so that signals
+/// are heard meanwhile. Nothing if one of them said to stop.
+async fn start(config: ServerConfig, shutdown: Shutdown, signals: &mut Signals) -> Result<Option<Server>, Failure> {
+    let runtime = Handle::current();
+    let mut starting = tokio::task::spawn_blocking(move || runtime.block_on(Server::start(config, shutdown)));
+    loop {
+        tokio::select! {
+            // A server that has started ends in good order.
+            biased;
+            started = &mut starting => {
+                let disorder = |error| Failure::Option(format!("the server could not start: {error}"));
+                return started.map_err(disorder)?.map(Some).map_err(Failure::Start);
+            }
+            signal = signals.next() => match signal {
+                // The files are about to be read anyway.
+                Signal::Hup => {}
+                Signal::Stop => return Ok(None),
             }
         }
     }
@@ -88,3 +116,5 @@ impl Signals {
 
 /// Rules, tokens, certificates, the store, and what the runtime needs.
 const FILES_OF_OUR_OWN: usize = 64;
+/// What is still being read when all requests are answered matters to nobody.
+const LAST_WAIT: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! `tollgate top`: live rates and the keys refused most, in the terminal.
 
+mod page;
+
 use std::{
-    collections::HashMap,
-    fmt::Write as _,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -13,9 +13,10 @@ use std::{
 use clap::Args;
 use serde::Deserialize;
 
+use self::page::Screen;
 use crate::{
     check::token,
-    report::{Failure, Outcome, clipped, harmless},
+    report::{Failure, Outcome},
     web::{Client, Place, Trust},
 };
 
@@ -99,7 +100,8 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         let bytes = client.ask("/api/state", None)?;
         let state: State = serde_json::from_slice(&bytes)
             .map_err(|error| Failure::Option(format!("{}: not the state of a tollgate server: {error}", args.admin)))?;
-        let page = page(&state, before.as_ref());
+        // Asked each time: terminals are pulled larger and smaller.
+        let page = page::of(&state, before.as_ref(), live.then(Screen::now));
         let mut out = io::stdout().lock();
         // Home, the page, and nothing below it: no flicker.
         if live {
@@ -111,76 +113,4 @@ pub(crate) fn run(args: &TopArgs) -> Outcome {
         before = Some(state);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn page(state: &State, before: Option<&State>) -> String {
-    let mut page = String::new();
-    let seconds = before.map_or(0.0, |before| state.uptime_seconds - before.uptime_seconds);
-    let old: HashMap<(&str, &str), &Policy> = before
-        .iter()
-        .flat_map(|before| &before.policies)
-        .map(|policy| ((policy.domain.as_str(), policy.policy.as_str()), policy))
-        .collect();
-    let store = match state.store.kind.as_str() {
-        "memory" => format!("memory: {} keys, {} KiB", state.store.keys, state.store.bytes / 1024),
-        other => other.to_owned(),
-    };
-    // Writing to a string cannot fail.
-    let _ = writeln!(page, "up {:.0} s · rules read {} × · {store}", state.uptime_seconds, state.rules.generation);
-    for (is, words) in [
-        (state.switches.everything_off, "EVERYTHING IS LET THROUGH: the global switch is off"),
-        (state.switches.everything_watches, "nobody is refused: all rules only watch"),
-    ] {
-        if is {
-            let _ = writeln!(page, "{words}");
-        }
-    }
-    if let Some(problem) = &state.rules.problem {
-        let _ = writeln!(page, "the rule files have mistakes; older rules are in force:\n{}", harmless(problem));
-    }
-    if let Some(failure) = &state.store.last_failure {
-        let _ = writeln!(page, "the store failed {}", harmless(failure));
-    }
-    let _ = writeln!(
-        page,
-        "\n{:<40} {:>10} {:>10} {:>12} {:>12} {:>12}",
-        "policy", "allowed/s", "refused/s", "allowed", "refused", "would refuse"
-    );
-    for policy in &state.policies {
-        let was = old.get(&(policy.domain.as_str(), policy.policy.as_str()));
-        let refused = policy.denied + policy.never;
-        let rate = |now: u64, was: Option<u64>| match was {
-            Some(was) if seconds > 0.0 => format!("{:.1}", as_float(now.saturating_sub(was)) / seconds),
-            _ => "-".to_owned(),
-        };
-        let _ = writeln!(
-            page,
-            "{:<40} {:>10} {:>10} {:>12} {:>12} {:>12}",
-            clip(&format!("{}/{}", policy.domain, policy.policy), 40),
-            rate(policy.allowed, was.map(|was| was.allowed)),
-            rate(refused, was.map(|was| was.denied + was.never)),
-            policy.allowed,
-            refused,
-            policy.shadow_denied,
-        );
-    }
-    if !state.top_denied.is_empty() {
-        let _ = writeln!(page, "\n{:<40} {:<40} {:>10}", "refused most", "policy", "refused");
-    }
-    for denied in &state.top_denied {
-        let policy = format!("{}/{}", denied.domain, denied.policy);
-        let _ = writeln!(page, "{:<40} {:<40} {:>10}", clip(&denied.key, 40), clip(&policy, 40), denied.denied);
-    }
-    page
-}
-
-/// Counts in a rate need no more digits than a double has.
-#[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn as_float(count: u64) -> f64 {
-    count as f64
-}
-
-/// Keys are anybody's text, and no wider than the column.
-fn clip(text: &str, width: usize) -> String {
-    clipped(&harmless(text).replace('\n', "·"), width)
 }

@@ -33,6 +33,8 @@ pub struct EnvoyDescriptor {
     pub quota_mode: bool,
     /// The next level, in the order of the file: of several wildcards the first one wins.
     pub descriptors: Vec<EnvoyDescriptor>,
+    /// The way to it through the tree, which is also the name of its limit's policy.
+    pub name: String,
     /// The line it begins in.
     pub line: usize,
 }

@@ -1,16 +1,16 @@
 //! From the file system to texts: single files, and directories full of them.
 
 use std::{
-    collections::HashMap,
-    fs::{self, File},
+    collections::HashSet,
+    fs::{self, File, FileType},
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use crate::{Format, Problem, Problems, RuleFile, place::Place, read_str};
+use crate::{Format, Problem, Problems, RuleFile, place::Place, read_str, together::Together};
 
-/// The largest rule file that is read. Thousands of policies fit; a log file named by mistake does not.
-pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// The largest rule file that is read. Tens of thousands of policies fit; a log file named by mistake does not.
+pub const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// Reads one file, whose extension says in which language it is written.
 pub fn read_path(path: impl AsRef<Path>) -> Result<RuleFile, Problems> {
@@ -20,9 +20,9 @@ pub fn read_path(path: impl AsRef<Path>) -> Result<RuleFile, Problems> {
         let message = "the name should end in .yaml, .yml, .toml or .json, which tells how to read the file";
         return Err(Problems::unreadable(name, message));
     };
-    let bytes = read_bytes(path).map_err(|error| Problems::unreadable(&name, told(&error)))?;
+    let bytes = read_bytes(path).map_err(|problem| Problems::unreadable(&name, problem))?;
     if bytes.len() > MAX_FILE_BYTES {
-        let message = format!("larger than {MAX_FILE_BYTES} bytes; split it, one domain per file");
+        let message = format!("larger than {MAX_FILE_BYTES} bytes; split it, several files may share a domain");
         return Err(Problems::unreadable(name, message));
     }
     match std::str::from_utf8(&bytes) {
@@ -32,7 +32,8 @@ pub fn read_path(path: impl AsRef<Path>) -> Result<RuleFile, Problems> {
 }
 
 /// Reads files and directories of them, in the order given and by name. Of a directory every rule file is read, hidden
-/// ones and folders aside. A domain may be described in one file only.
+/// ones and folders aside. Files in tollgate's own form may share a domain: their policies are one list, in the order of
+/// the files. One in the form of envoyproxy/ratelimit has its domain to itself.
 pub fn read_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<RuleFile>, Problems> {
     let mut files = Vec::new();
     let mut problems = Vec::new();
@@ -43,13 +44,16 @@ pub fn read_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<
         }
     }
     let mut read = Vec::new();
-    let mut homes: HashMap<String, String> = HashMap::new();
+    let mut together = Together::default();
+    let mut named = HashSet::new();
     for path in files {
+        if !named.insert(path.clone()) {
+            problems.push(Problems::unreadable(path.display().to_string(), "named twice; once is enough"));
+            continue;
+        }
         match read_path(path) {
             Ok(file) => {
-                if let Some(first) = homes.insert(file.domain.clone(), file.file.clone()) {
-                    problems.push(second_home(&file, &first));
-                }
+                problems.extend(together.add(&file));
                 read.push(file);
             }
             Err(problem) => problems.push(problem),
@@ -89,11 +93,34 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, Problems> {
     Ok(found)
 }
 
-/// One byte more than allowed is enough to know, and a pipe or device has no size to ask for.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+/// Of a regular file only: whoever opens a pipe waits until somebody writes to it, and a device may do anything. One byte
+/// more than allowed is enough to know.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let kind = fs::metadata(path).map_err(|error| told(&error))?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(format!("it is {}; rules are read from regular files", told_kind(kind)));
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    let file = File::open(path).map_err(|error| told(&error))?;
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| told(&error))?;
     Ok(bytes)
+}
+
+#[cfg(unix)]
+fn told_kind(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(not(unix))]
+fn told_kind(_: FileType) -> &'static str {
+    "something special"
 }
 
 fn told(error: &io::Error) -> String {
@@ -111,9 +138,4 @@ fn not_utf8(file: String, bytes: &[u8], valid: usize) -> Problems {
     let byte = bytes.get(valid).copied().unwrap_or_default();
     let message = format!("the byte 0x{byte:02x} is not UTF-8; save the file in that encoding");
     Problems::from(Problem { file, line, column, field: String::new(), message })
-}
-
-fn second_home(file: &RuleFile, first: &str) -> Problems {
-    let message = format!("domain \"{}\" is described in {first} already; put all of it into one file", file.domain);
-    Problems::from(Problem { file: file.file.clone(), line: 1, column: 1, field: "domain".to_owned(), message })
 }

@@ -42,12 +42,14 @@ mod shape;
 mod spec;
 mod suggest;
 mod text;
+mod together;
 mod tree;
 
 pub use duration::parse as parse_duration;
 pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
-pub use native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, Override, PolicyEntry};
+pub use moment::tell as tell_moment;
+pub use native::{MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, Override, PolicyEntry};
 pub use problem::{Problem, Problems};
 pub use schema::schema;
 pub use text::Format;

@@ -15,6 +15,12 @@ pub(crate) fn parse(word: &str) -> Result<Micros, String> {
     micros.map(Micros).map_err(|_| "before 1970; leave the override out".to_owned())
 }
 
+/// A point in time as one would write it, by the clock of Greenwich.
+pub fn tell(moment: Micros) -> String {
+    let micros = i64::try_from(moment.0).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
+    micros.map_or_else(|| "the end of time".to_owned(), |moment| moment.to_string())
+}
+
 /// What would do.
 pub(crate) const EXAMPLE: &str = "a date, a time and an offset, such as 2027-01-31T23:59:59Z";
 
@@ -29,6 +35,12 @@ mod tests {
         assert_eq!(parse("2027-02-01T01:59:59+02:00"), parse("2027-01-31T23:59:59Z"));
         assert_eq!(parse("2027-01-31 23:59:59.25Z"), Ok(Micros(1_801_439_999_250_000)));
         assert_eq!(parse("2028-02-29T00:00:00Z"), Ok(Micros::from_secs(1_835_395_200)));
+    }
+
+    #[test]
+    fn a_moment_is_told_as_it_would_be_written() {
+        assert_eq!(tell(Micros::from_secs(1_801_439_999)), "2027-01-31T23:59:59Z");
+        assert_eq!(tell(Micros(u64::MAX)), "the end of time");
     }
 
     #[test]

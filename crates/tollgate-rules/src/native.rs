@@ -14,7 +14,7 @@ use tollgate_core::{
 };
 
 use crate::{
-    place::Path,
+    place::{Path, Place},
     problem::{Report, Spot},
     shape::{self, Manners},
     spec::{FailureWord, NativeSpec, PolicySpec, RuleSpec},
@@ -28,6 +28,8 @@ pub use self::overrides::Override;
 pub struct PolicyEntry {
     /// The rules, in the file's domain.
     pub policy: Policy,
+    /// Rules that are written down and take no part, which the policy knows nothing of.
+    pub disabled: Vec<Rule>,
     /// Descriptor entries a request must have, in the order of the file. None at all: every request fits.
     pub matcher: Vec<(String, MatchValue)>,
     /// What a request costs that does not say.
@@ -36,6 +38,8 @@ pub struct PolicyEntry {
     pub overrides: Vec<Override>,
     /// The line the policy begins in.
     pub line: usize,
+    /// And the column.
+    pub column: usize,
 }
 
 /// What a descriptor entry's value must be.
@@ -115,8 +119,12 @@ fn policy(
     if !(complete && all_right) {
         return None;
     }
+    let disabled = rules.iter().filter(|rule| !rule.is_enabled()).cloned().collect();
     match Policy::new(spec.name.as_deref()?, rules).and_then(|policy| policy.in_domain(domain.unwrap_or("unknown"))) {
-        Ok(policy) => Some(PolicyEntry { policy, matcher, cost, overrides, line: spot.node.place.line }),
+        Ok(policy) => {
+            let Place { line, column } = spot.node.place;
+            Some(PolicyEntry { policy, disabled, matcher, cost, overrides, line, column })
+        }
         // Name and rules have been looked at one by one, so this is about all of them: two of one name, or too many.
         Err(error) => {
             if report.count() == 0 {
@@ -189,6 +197,13 @@ fn matcher(policy: Spot<'_>, report: &mut Report) -> Vec<(String, MatchValue)> {
     let mut matcher = Vec::new();
     let Some(pattern) = policy.node.get("match") else { return matcher };
     let spot = Spot { node: pattern, path: &policy.path.key("match") };
+    let named = pattern.entries().len();
+    if named > MAX_MATCH_ENTRIES {
+        let message =
+            format!("match names {named} entries; a request has {MAX_MATCH_ENTRIES} at most, so none would fit");
+        policy.blame("match", report, message);
+        return matcher;
+    }
     for entry in pattern.entries() {
         let key = entry.key.as_str();
         let bounds = format!("use 1 to {MAX_MATCH_KEY_BYTES} bytes");
@@ -279,3 +294,6 @@ pub const MAX_MATCH_KEY_BYTES: usize = 128;
 
 /// The longest literal of a descriptor entry in a pattern.
 pub const MAX_MATCH_VALUE_BYTES: usize = 256;
+
+/// The most entries in a pattern: a request may not have more, either.
+pub const MAX_MATCH_ENTRIES: usize = 16;

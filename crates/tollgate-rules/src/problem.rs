@@ -107,6 +107,8 @@ impl Error for Problems {}
 pub(crate) struct Report {
     file: String,
     problems: Vec<Problem>,
+    /// How many more there were than anybody reads.
+    unsaid: usize,
     /// Fields that look missing only because their name is misspelt, which has been said already.
     excused: HashSet<String>,
     /// Whether a field with nothing in it is as good as none. If not, somebody else complains about it.
@@ -115,10 +117,20 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), problems: Vec::new(), excused: HashSet::new(), empty_is_missing: false }
+        Self {
+            file: file.to_owned(),
+            problems: Vec::new(),
+            unsaid: 0,
+            excused: HashSet::new(),
+            empty_is_missing: false,
+        }
     }
 
     pub(crate) fn add(&mut self, place: Place, path: &Path, message: impl Into<String>) {
+        if self.problems.len() >= MOST_SAID {
+            self.unsaid += 1;
+            return;
+        }
         self.problems.push(Problem {
             file: self.file.clone(),
             line: place.line,
@@ -129,7 +141,7 @@ impl Report {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.problems.len()
+        self.problems.len() + self.unsaid
     }
 
     pub(crate) fn excuse(&mut self, path: &Path) {
@@ -152,6 +164,12 @@ impl Report {
     pub(crate) fn finish(mut self) -> Option<Problems> {
         // Stable, so that several problems of one value keep the order they were found in.
         self.problems.sort_by_key(|problem| (problem.line, problem.column));
+        if self.unsaid > 0
+            && let Some(last) = self.problems.last()
+        {
+            let message = format!("{} more problems, which are not shown; mend these first", self.unsaid);
+            self.problems.push(Problem { field: String::new(), message, ..last.clone() });
+        }
         if self.problems.is_empty() { None } else { Some(Problems(self.problems)) }
     }
 }
@@ -180,3 +198,6 @@ impl Spot<'_> {
         report.add(place, &self.path.key(field), message);
     }
 }
+
+/// A log, a page and a person have to carry them.
+const MOST_SAID: usize = 1_000;

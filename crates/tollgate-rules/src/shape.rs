@@ -12,7 +12,7 @@ use crate::{
     place::{Path, Step},
     problem::Report,
     suggest::nearest,
-    tree::{Node, shown},
+    tree::{Kind, Node, shown},
 };
 
 /// How a form treats what the types leave open.
@@ -26,11 +26,12 @@ pub(crate) struct Manners {
 /// Reads as much as can be read.
 pub(crate) fn read<T: DeserializeOwned + Default>(root: &Node, manners: &Manners, report: &mut Report) -> T {
     let mut json = root.to_json(manners.text_fields);
-    for _ in 0..MAX_MISTAKES {
+    let most = (READINGS / size(root).max(1)).clamp(MIN_MISTAKES, MAX_MISTAKES);
+    for _ in 0..most {
         let error = match serde_path_to_error::deserialize::<_, T>(&json) {
             Ok(spec) => {
                 if manners.refuse_empty {
-                    report_empty(root, &json, &Path::default(), report);
+                    report_empty(root, Some(&json), &Path::default(), report);
                 }
                 return spec;
             }
@@ -51,7 +52,7 @@ pub(crate) fn read<T: DeserializeOwned + Default>(root: &Node, manners: &Manners
             return T::default();
         }
     }
-    report.add(root.place, &Path::default(), format!("more than {MAX_MISTAKES} mistakes; the rest is not shown"));
+    report.add(root.place, &Path::default(), format!("more than {most} mistakes; the rest is not shown"));
     T::default()
 }
 
@@ -95,23 +96,33 @@ fn plainly(wanted: &str) -> &str {
     }
 }
 
-fn report_empty(root: &Node, json: &Value, path: &Path, report: &mut Report) {
-    match json {
-        Value::Null => {
+/// Beside the document goes what serde read of it: what has been cut out was a mistake already.
+fn report_empty(node: &Node, json: Option<&Value>, path: &Path, report: &mut Report) {
+    match (&node.kind, json) {
+        (_, Some(Value::Null)) => {
             let message = format!("{} is empty; give it a value, or leave the field out", shown(path.leaf()));
-            report.add(root.at(path).place, path, message);
+            report.add(node.place, path, message);
         }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                report_empty(root, item, &path.index(index), report);
+        (Kind::List(items), Some(Value::Array(read))) => {
+            for (index, (item, read)) in items.iter().zip(read).enumerate() {
+                report_empty(item, Some(read), &path.index(index), report);
             }
         }
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                report_empty(root, value, &path.key(key), report);
+        (Kind::Map(entries), Some(Value::Object(read))) => {
+            for entry in entries {
+                report_empty(&entry.value, read.get(&entry.key), &path.key(&entry.key), report);
             }
         }
         _ => {}
+    }
+}
+
+/// How many values a document has.
+fn size(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Scalar { .. } => 1,
+        Kind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Kind::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.value)).sum::<usize>(),
     }
 }
 
@@ -189,3 +200,9 @@ fn cut(json: &mut Value, path: &Path) -> bool {
 
 /// Each mistake is one more reading of the document. Nobody reads more of them, either.
 const MAX_MISTAKES: usize = 200;
+
+/// Values that are read in all: of a huge document fewer mistakes are told at once, so that it is not read for minutes.
+const READINGS: usize = 10_000_000;
+
+/// But so many in any case.
+const MIN_MISTAKES: usize = 10;

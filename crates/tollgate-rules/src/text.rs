@@ -62,7 +62,10 @@ impl Trouble {
     }
 
     fn too_many(place: Place) -> Self {
-        let message = format!("holds more than {MAX_NODES} values, aliases counted as what they stand for; split it");
+        let message = format!(
+            "holds more than {MAX_NODES} values, aliases counted as what they stand for; split it, several files may \
+             share a domain"
+        );
         Self::new(place, message)
     }
 }
@@ -70,5 +73,5 @@ impl Trouble {
 /// Deeper nesting is no rule file, and later steps walk the tree by recursion.
 const MAX_DEPTH: usize = 64;
 
-/// A file of one mebibyte has fewer values unless it is made of them; a few lines of aliases can stand for billions.
-const MAX_NODES: usize = 100_000;
+/// A file of eight mebibytes has fewer values unless it is made of them; a few lines of aliases can stand for billions.
+const MAX_NODES: usize = 1_000_000;

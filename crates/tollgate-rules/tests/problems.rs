@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use tollgate_rules::{Format, MAX_FILE_BYTES, Problems, read_path, read_paths, read_str};
+use tollgate_rules::{Format, MAX_FILE_BYTES, Problems, RuleFile, read_path, read_paths, read_str};
 
 fn problems(text: &str) -> Vec<String> {
     let problems = read_str("api.yaml", text, Format::Yaml).unwrap_err();
@@ -94,13 +94,41 @@ fn files_that_cannot_be_read_say_why() {
     assert!(told(folder.0.join("none.yaml")).ends_with("none.yaml: there is no such file"));
     assert!(told(folder.file("rules.ini", SOUND)).contains(".yaml, .yml, .toml or .json"));
     assert!(told(folder.file("rules", SOUND)).contains(".yaml, .yml, .toml or .json"));
-    assert!(told(folder.file("big.yaml", vec![b'#'; MAX_FILE_BYTES + 1])).contains("larger than 1048576 bytes"));
+    assert!(told(folder.file("big.yaml", vec![b'#'; MAX_FILE_BYTES + 1])).contains("larger than 8388608 bytes"));
     assert!(told(folder.file("full.yaml", vec![b'#'; MAX_FILE_BYTES])).contains("the file is empty"));
     assert!(
         told(folder.file("binary.yaml", b"domain: api\nx: \xc3\x28\n")).contains(":2:4: the byte 0xc3 is not UTF-8")
     );
     fs::create_dir(folder.0.join("folder.yaml")).unwrap();
     assert!(told(folder.0.join("folder.yaml")).contains("directory"));
+    std::os::unix::fs::symlink("none.yaml", folder.0.join("link.yaml")).unwrap();
+    assert!(told(folder.0.join("link.yaml")).ends_with("link.yaml: there is no such file"));
+}
+
+/// Opening a pipe that nobody writes to would wait for ever, and with it whoever asked for the rules.
+#[test]
+fn what_is_no_file_is_named_and_never_opened() {
+    let folder = Folder::new("kinds");
+    let pipe = folder.0.join("pipe.yaml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let told = |path: &PathBuf| read_path(path).unwrap_err().to_string();
+    assert!(
+        told(&pipe).ends_with("pipe.yaml: it is a named pipe; rules are read from regular files"),
+        "{}",
+        told(&pipe)
+    );
+    let link = folder.0.join("device.yaml");
+    std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+    assert!(told(&link).ends_with("device.yaml: it is a device; rules are read from regular files"));
+    let socket = folder.0.join("socket.yaml");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(told(&socket).ends_with("socket.yaml: it is a socket; rules are read from regular files"));
+    drop(listener);
+
+    // In a directory they are no less of a mistake: whoever calls something .yaml means it to be read.
+    folder.file("sound.yaml", SOUND);
+    let problems = read_paths([&folder.0]).unwrap_err();
+    assert_eq!(problems.count(), 3, "{problems}");
 }
 
 #[test]
@@ -120,8 +148,86 @@ fn directories_are_read_without_what_is_not_meant() {
     folder.file("d.yaml", "domain: d\n");
     let told: Vec<String> = read_paths([&folder.0]).unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("c.yaml:1:1: domain: domain \"a\" is described in"));
+    assert!(told[0].contains("c.yaml:2:12: policies[0].name: name is \"p\", which the policy in "), "{}", told[0]);
+    assert!(told[0].contains("a.yaml:2 has already"), "{}", told[0]);
     assert!(told[1].contains("d.yaml:1:1: policies: the file has no policies"));
+}
+
+fn policy(name: &str, pattern: &str) -> String {
+    format!(
+        "domain: api\npolicies:\n  - name: {name}\n    match: {{ {pattern} }}\n    rules: [{{ name: r, algorithm: gcra, limit: 5, per: 1s }}]\n"
+    )
+}
+
+#[test]
+fn a_domain_may_have_several_files_of_our_own_form() {
+    let folder = Folder::new("shared");
+    folder.file("a.yaml", policy("one", "user: '*'"));
+    folder.file("b.yaml", policy("two", "user: vip"));
+    folder.file("c.yaml", policy("three", "user: '*', path: /x"));
+    let files = read_paths([&folder.0]).unwrap();
+    let names: Vec<&str> = files.iter().flat_map(RuleFile::policies).map(|entry| entry.policy.name()).collect();
+    assert_eq!(names, ["one", "two", "three"]);
+
+    folder.file("d.yaml", policy("one", "ip: '*'"));
+    folder.file("e.yaml", policy("five", "path: /x, user: '*'"));
+    let told: Vec<String> = read_paths([&folder.0]).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    let (a, c) = (folder.0.join("a.yaml"), folder.0.join("c.yaml"));
+    let has_name = format!("name is \"one\", which the policy in {}:3 has already; give each its own", a.display());
+    assert!(told[0].ends_with(&format!("d.yaml:3:5: policies[0].name: {has_name}")), "{}", told[0]);
+    let same =
+        format!("the same pattern as the policy in {}:3, so neither could win; change one, or join them", c.display());
+    assert!(told[1].ends_with(&format!("e.yaml:3:5: policies[0].match: {same}")), "{}", told[1]);
+}
+
+#[test]
+fn a_file_named_twice_is_one_mistake() {
+    let folder = Folder::new("twice");
+    let file = folder.file("a.yaml", policy("one", "user: '*'"));
+    let told = read_paths([&file, &file]).unwrap_err().to_string();
+    assert!(told.ends_with("a.yaml: named twice; once is enough"), "{told}");
+}
+
+#[test]
+fn the_other_form_has_its_domain_to_itself() {
+    let folder = Folder::new("to-itself");
+    let envoy = "domain: api\ndescriptors: [{ key: a, rate_limit: { unit: hour, requests_per_unit: 1 } }]\n";
+    for (first, second) in [(envoy, envoy), (envoy, SOUND), (SOUND, envoy)] {
+        folder.file("a.yaml", first);
+        folder.file("b.yaml", second);
+        let told = read_paths([&folder.0]).unwrap_err().to_string();
+        let a = folder.0.join("a.yaml");
+        let expected = format!(
+            "b.yaml:1:1: domain: domain \"api\" is described in {} already; descriptors stand in one file for each domain, without policies",
+            a.display()
+        );
+        assert!(told.ends_with(&expected), "{told}");
+    }
+}
+
+/// A directory of customers: what a file may hold is enough for ten thousand policies or a hundred thousand overrides.
+#[test]
+fn files_may_be_large() {
+    let mut policies = "domain: api\npolicies:\n".to_owned();
+    for number in 0..10_000 {
+        policies.push_str(&format!(
+            "  - {{ name: p{number}, match: {{ user: \"{number}\" }}, rules: [{{ name: r, algorithm: token_bucket, limit: 10, per: 1s }}] }}\n"
+        ));
+    }
+    assert_eq!(read_str("big.yaml", &policies, Format::Yaml).unwrap().policies().len(), 10_000);
+}
+
+/// However much is wrong, somebody is to read it.
+#[test]
+fn problems_of_meaning_end_too() {
+    let mut text = "domain: api\npolicies:\n".to_owned();
+    for number in 0..3_000 {
+        text.push_str(&format!("  - {{ name: p{number}, match: {{ user: u{number} }}, cost: 0, rules: [{{ name: r, algorithm: gcra, limit: 5, per: 1s }}] }}\n"));
+    }
+    let told = problems(&text);
+    assert_eq!(told.len(), 1_001);
+    assert_eq!(told[1_000], "api.yaml:1002:48: 2000 more problems, which are not shown; mend these first");
 }
 
 #[test]

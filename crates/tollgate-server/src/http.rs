@@ -24,7 +24,11 @@ pub(crate) use self::{
     answering::Exchange,
     route::{READING, bearer, collect, is_reading},
 };
-pub use self::{problem::Problem, render::answer_line, route::Carried};
+pub use self::{
+    problem::Problem,
+    render::{answer_line, name_undecided},
+    route::Carried,
+};
 use crate::{
     config::AuthConfig,
     engine::Engine,

@@ -16,7 +16,7 @@ use tollgate_tower::{
 };
 
 use super::traces;
-use crate::report::Failure;
+use crate::{cli::prefix, report::Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -112,7 +112,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TOLLGATE_MEMORY", value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
     memory: u32,
     /// What the names of keys begin with, on a server.
-    #[arg(long, env = "TOLLGATE_PREFIX", value_name = "PREFIX", default_value = "tollgate", help_heading = "Keeping")]
+    #[arg(long, env = "TOLLGATE_PREFIX", value_name = "PREFIX", default_value = "tollgate", help_heading = "Keeping", value_parser = prefix)]
     prefix: String,
     /// How many processes share the limits: each enforces its share while the store cannot answer.
     #[arg(long, env = "TOLLGATE_NODES", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]

@@ -33,14 +33,12 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
         return Err(Failure::PlotName { file: name, better: file.with_extension("svg").display().to_string() });
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let kind = if file.is_dir() {
-        io::ErrorKind::IsADirectory
-    } else if folder.is_some_and(|folder| !folder.is_dir()) {
-        io::ErrorKind::NotFound
-    } else {
-        return Ok(());
+    let cause = match folder {
+        _ if file.is_dir() => "it is a folder; name a file".to_owned(),
+        Some(folder) if !folder.is_dir() => format!("there is no folder {}; make it first", folder.display()),
+        _ => return Ok(()),
     };
-    Err(Failure::Output { name, cause: kind.into() })
+    Err(Failure::Output { name, cause: io::Error::other(cause) })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

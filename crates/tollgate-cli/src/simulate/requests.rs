@@ -64,7 +64,7 @@ impl Requests {
     }
 
     fn read(name: String, input: Box<dyn Read>, size: Option<u64>, usual_cost: u64) -> Result<Self, Failure> {
-        let guarded = Guarded { input, given: 0, record_began: 0, last_byte: b'\n', stopped: false };
+        let guarded = Guarded { input, given: 0, record_began: 0, ended: false, stopped: false };
         // Only a line feed ends a line, so that line numbers are those of an editor; a carriage return before it is cut
         // off below.
         let reader = ReaderBuilder::new()
@@ -121,12 +121,14 @@ impl Requests {
 
     /// The line the current record begins in, as an editor counts.
     pub(crate) fn line(&self) -> u64 {
-        let guarded = self.reader.get_ref();
-        let position = self.reader.position();
+        // Every record has been followed by its line feed, the last one by that of the mark.
+        self.line_after(1)
+    }
+
+    /// The same, where the reader has gone so many lines past the record.
+    fn line_after(&self, past: u64) -> u64 {
         let inside = self.record.iter().flatten().filter(|&&byte| byte == b'\n').count() as u64;
-        // The last line may lack its line feed.
-        let open_end = guarded.last_byte != b'\n' && position.byte() == guarded.given;
-        position.line().saturating_sub(inside + u64::from(!open_end))
+        self.reader.position().line().saturating_sub(inside + past)
     }
 
     /// A complaint about the current record.
@@ -145,6 +147,13 @@ impl Requests {
             self.reader.get_mut().record_began = began;
             match self.reader.read_byte_record(&mut self.record) {
                 Ok(false) => return Ok(false),
+                Ok(true) if self.reader.get_ref().is_used_up(self.reader.position().byte()) => {
+                    return if self.record.len() == 1 && self.record[0] == END[1..] {
+                        Ok(false)
+                    } else {
+                        Err(self.failure_at(self.line_after(0), RequestProblem::OpenQuote))
+                    };
+                }
                 Ok(true) if self.reader.position().byte() - began > MAX_RECORD_BYTES => {
                     return Err(self.failure_at(line, RequestProblem::TooLong));
                 }
@@ -219,15 +228,23 @@ impl Columns {
 }
 
 /// Hands bytes to the CSV reader, and stops when one record has swallowed too many: an open quote would otherwise take in
-/// the rest of the file.
+/// the rest of the file. At the end it adds a mark, to be a line of its own; where it is not, a quote is still open.
 struct Guarded {
     input: Box<dyn Read>,
     /// Bytes handed over in all. Whoever asks for more has used them up.
     given: u64,
     /// Where the record began that is being read.
     record_began: u64,
-    last_byte: u8,
+    /// Whether the mark has been handed over.
+    ended: bool,
     stopped: bool,
+}
+
+impl Guarded {
+    /// Whether the reader has come to the end, the mark included.
+    fn is_used_up(&self, read: u64) -> bool {
+        self.ended && read == self.given
+    }
 }
 
 impl Read for Guarded {
@@ -236,15 +253,19 @@ impl Read for Guarded {
             self.stopped = true;
             return Err(io::Error::other("the record is too long"));
         }
-        let count = self.input.read(buffer)?;
-        self.given += count as u64;
-        if let Some(&last) = buffer[..count].last() {
-            self.last_byte = last;
+        let mut count = self.input.read(buffer)?;
+        if count == 0 && !self.ended && buffer.len() >= END.len() {
+            buffer[..END.len()].copy_from_slice(&END);
+            self.ended = true;
+            count = END.len();
         }
+        self.given += count as u64;
         Ok(count)
     }
 }
 
+/// The mark behind the last line. The line feed ends a line that lacks its own, and is a blank line otherwise.
+const END: [u8; 2] = *b"\n.";
 /// The longest record, its line feed included. The longest key fits several times over.
 pub(crate) const MAX_RECORD_BYTES: u64 = 64 * 1024;
 /// How much is read at once.

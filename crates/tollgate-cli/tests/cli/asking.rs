@@ -43,6 +43,30 @@ fn the_exit_code_of_check_is_the_verdict() {
     assert_eq!((code, source), (1, "no_policy".into()), "an entry more changes nothing, one that nobody limits passes");
 }
 
+/// Base64 ends in `=`, which also stands between the name and the value of an entry.
+#[test]
+fn a_key_may_hold_any_sign_and_an_entry_has_one_value() {
+    let desk = Desk::new().file("rules.yaml", RULES);
+    let server = Running::start(&desk, &["--rules", "rules.yaml"]);
+    let (url, _) = urls(&server);
+    let check = |words: &[&str]| desk.run(&[&["check", "api", "--server", &url], words].concat());
+    let run = check(&["--bare-key", "dGVzdA=="]);
+    assert_eq!((&run.field("key")[0], &run.field("policy")[0]), (&"dGVzdA==".into(), &"p".into()));
+    let taken_apart = check(&["dGVzdA=="]);
+    assert_eq!(taken_apart.code, 0);
+    assert!(taken_apart.complaints.contains("use --bare-key dGVzdA== if it is a key"), "{}", taken_apart.complaints);
+    for (words, part) in [
+        (&["user=1", "user=2"][..], "user is named twice; a request has one value for each entry"),
+        (&["=1"], "\"=1\" has no name before the ="),
+        (&["u", "--bare-key", "v"], "cannot be used with"),
+        (&[], "<KEY|NAME=VALUE>"),
+    ] {
+        let run = check(words);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{words:?}");
+        assert!(run.complaints.contains(part), "{words:?}: {}", run.complaints);
+    }
+}
+
 #[test]
 fn what_nobody_could_say_is_an_error_with_a_way_out() {
     let desk = Desk::new().file("rules.yaml", RULES).file("empty", "");
@@ -109,6 +133,13 @@ fn check_can_ask_a_store_without_a_server() {
     assert_eq!(desk.run(&["check", "api", "u", "--server", &url]).code, 1);
     assert_eq!(desk.run(&by_store).code, 1);
     assert_eq!(desk.run(&[&by_store[..], &["--prefix", "other"]].concat()).code, 0, "another prefix, another count");
+    // Where no rule decides, the line still tells when and about whom.
+    for who in ["user:1", "a=1"] {
+        let run = desk.run(&["check", "nope", who, "--store", &store, "--rules", "rules.yaml"]);
+        let by_server = desk.run(&["check", "nope", who, "--server", &url]);
+        assert_eq!((&run.field("key"), &run.field("source")), (&by_server.field("key"), &by_server.field("source")));
+        assert!(run.field("at_ms")[0].as_f64().unwrap() > 1e12, "{}", run.out);
+    }
     // What a rule would answer by itself is not the store's word.
     redis.kill();
     let gone = desk.run(&by_store);
@@ -152,6 +183,42 @@ fn top_keeps_a_terminal_up_to_date() {
     let pages: Vec<&str> = told.split("\u{1b}[H\u{1b}[J").skip(1).collect();
     assert_eq!(pages.len(), 2, "{told:?}");
     assert!(pages.iter().all(|page| page.contains("api/per-key") && page.starts_with("up ")), "{told:?}");
+}
+
+/// Forty policies on a screen of twelve lines: what is asked for is what is seen.
+#[test]
+fn top_shows_the_busiest_that_fit_the_terminal() {
+    let mut rules = "domain: api\npolicies:\n".to_owned();
+    for number in 0..40 {
+        rules.push_str(&format!(
+            "  - {{ name: some-policy-with-a-name-that-goes-on-{number:02}, match: {{ p{number}: \"*\" }}, rules: [{{ name: r, algorithm: \
+             token_bucket, limit: 2, per: 1h }}] }}\n"
+        ));
+    }
+    let desk = Desk::new().file("rules.yaml", rules);
+    let server = Running::start(&desk, &["--rules", "rules.yaml"]);
+    let (url, admin) = urls(&server);
+    for number in [31, 17, 31, 31] {
+        desk.run(&["check", "api", &format!("p{number}=u"), "--server", &url]);
+    }
+    for (columns, rows) in [(60, 12), (80, 24), (200, 12)] {
+        let top = format!(
+            "stty cols {columns} rows {rows}; {} top --admin {admin} --count 1",
+            env!("CARGO_BIN_EXE_tollgate")
+        );
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &top, "/dev/null"]).env_remove("COLUMNS").env_remove("LINES");
+        let told = String::from_utf8(script.output().unwrap().stdout).unwrap();
+        let page = told.split("\u{1b}[H\u{1b}[J").nth(1).unwrap();
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(lines.len() < rows, "{columns}×{rows}: {page}");
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}×{rows}: {page}");
+        let policies: Vec<&&str> = lines.iter().filter(|line| line.starts_with("api/")).collect();
+        assert!(policies.len() > 2 && policies[0].contains(" 2 ") && policies[1].contains(" 1 "), "{page}");
+        assert!(lines.iter().any(|line| line.starts_with("… and ") && line.ends_with(" more")), "{page}");
+        assert!(lines.iter().any(|line| line.starts_with("refused most")), "{page}");
+        assert_eq!(page.contains("api/some-policy-with-a-name-that-goes-on-31"), columns == 200, "{page}");
+    }
 }
 
 /// Whatever answers there, the command ends, and says what it met.

@@ -79,6 +79,128 @@ policies:
     assert_eq!(lines[2], "1 file, no problems");
 }
 
+/// Bans, exemptions and rules that do not count are what a review is for.
+#[test]
+fn what_refuses_or_spares_everybody_is_told_too() {
+    let rules = "\
+domain: sb
+descriptors:
+  - key: banned
+    rate_limit: { unit: hour, requests_per_unit: 0 }
+  - key: banned
+    value: gently
+    shadow_mode: true
+    rate_limit: { unit: hour, requests_per_unit: 0 }
+  - key: friend
+    rate_limit: { unlimited: true }
+  - key: quota
+    quota_mode: true
+    rate_limit: { unit: minute, requests_per_unit: 5 }
+  - key: path
+    value: /api/*
+    share_threshold: true
+    descriptors:
+      - key: user
+        rate_limit: { unit: minute, requests_per_unit: 5 }
+";
+    let run = Desk::new().file("envoy.yaml", rules).run(&["config", "check", "envoy.yaml"]);
+    assert_eq!(
+        run.lines(),
+        [
+            "envoy.yaml:3: sb/banned: refuses everybody",
+            "envoy.yaml:5: sb/banned=gently: refuses everybody, shadow",
+            "envoy.yaml:9: sb/friend: unlimited",
+            "envoy.yaml:11: sb/quota: minute fixed_window 5 per 1m, quota_mode",
+            "envoy.yaml:18: sb/path=%2f.api%2f.*/user: minute fixed_window 5 per 1m",
+            "1 file, no problems",
+        ]
+    );
+
+    let rules = "\
+domain: api
+policies:
+  - name: u
+    match: { user: \"*\" }
+    rules:
+      - { name: r, algorithm: gcra, limit: 5, per: 1s, enabled: false }
+      - { name: s, algorithm: gcra, limit: 5, per: 1s, on_store_failure: closed }
+    overrides:
+      - { key: a, until: 2020-01-31T23:59:59Z, rules: [{ name: r, algorithm: gcra, limit: 9, per: 1s }] }
+";
+    let run = Desk::new().file("own.yaml", rules).run(&["config", "check", "own.yaml"]);
+    assert_eq!(
+        run.lines(),
+        [
+            "own.yaml:3: api/u (user=*): s token_bucket 5 per 1s, burst 5; r token_bucket 5 per 1s, burst 5, disabled; 1 override",
+            "own.yaml:9: warning: the override for \"a\" ended at 2020-01-31T23:59:59Z; remove it, or give it a later until",
+            "1 file, no problems, 1 warning",
+        ]
+    );
+}
+
+/// envoyproxy/ratelimit accepts both without a word, so they are no mistakes here.
+#[test]
+fn names_that_nothing_has_are_warned_of() {
+    let rules = "\
+domain: edge
+descriptors:
+  - key: a
+    rate_limit: { unit: hour, requests_per_unit: 1, name: hourly }
+  - key: b
+    rate_limit: { unit: hour, requests_per_unit: 1, replaces: [{ name: hourly }, { name: houry }] }
+";
+    let desk = Desk::new().file("edge.yaml", rules);
+    let run = desk.run(&["config", "check", "edge.yaml"]);
+    assert_eq!(
+        run.lines()[2..],
+        [
+            "edge.yaml:5: warning: replaces \"houry\", but no limit of this file has that name",
+            "1 file, no problems, 1 warning"
+        ]
+    );
+}
+
+#[test]
+fn folders_in_folders_are_told_of() {
+    let desk = Desk::with_rules(&["name: r, algorithm: gcra, limit: 5, per: 1s"]);
+    fs::create_dir_all(desk.path("all/inner")).unwrap();
+    fs::create_dir_all(desk.path("all/empty")).unwrap();
+    fs::copy(desk.path("rules.yaml"), desk.path("all/a.yaml")).unwrap();
+    fs::copy(desk.path("rules.yaml"), desk.path("all/inner/b.yaml")).unwrap();
+    let run = desk.run(&["config", "check", "all"]);
+    let warning = "all/inner: warning: rule files in a directory inside a directory are not read; name it, too";
+    assert_eq!(run.lines()[1..], [warning, "1 file, no problems, 1 warning"]);
+}
+
+#[test]
+fn a_file_can_come_by_standard_input() {
+    let desk = Desk::with_rules(&["name: r, algorithm: gcra, limit: 5, per: 1s"]);
+    let text = desk.read("rules.yaml");
+    let run = desk.run_with(&["config", "check", "-"], text.as_bytes());
+    assert_eq!(run.lines()[0], "standard input:3: desk/per-user (user=*): r token_bucket 5 per 1s, burst 5");
+    let run = desk.run_with(&["config", "check", "-"], text.replace("limit: 5", "limit: 0").as_bytes());
+    assert!(run.code == 1 && run.out.starts_with("standard input:6:"), "{}", run.out);
+    let run = desk.run_with(&["config", "check", "-", "rules.yaml"], text.as_bytes());
+    assert!(run.code == 2 && run.complaints.contains("- stands alone"), "{}", run.complaints);
+}
+
+/// Several files of one domain are one set of rules.
+#[test]
+fn a_domain_may_be_spread_over_files() {
+    let rules = |name: &str| {
+        format!(
+            "domain: api\npolicies:\n  - {{ name: {name}, match: {{ {name}: \"*\" }}, rules: [{{ name: r, algorithm: gcra, limit: 5, per: 1s }}] }}\n"
+        )
+    };
+    let desk = Desk::new().file("a.yaml", rules("one")).file("b.yaml", rules("two")).file("c.yaml", rules("one"));
+    let run = desk.run(&["config", "check", "a.yaml", "b.yaml"]);
+    assert_eq!(run.lines().len(), 3);
+    let run = desk.run(&["config", "check", "a.yaml", "b.yaml", "c.yaml"]);
+    let told =
+        "c.yaml:3:5: policies[0].name: name is \"one\", which the policy in a.yaml:3 has already; give each its own";
+    assert_eq!((run.code, run.out), (1, format!("{told}\n1 problem\n")));
+}
+
 #[test]
 fn all_problems_are_told_with_line_column_and_field() {
     let rules = "domain: api\npolicies:\n  - name: p\n    rules:\n      - { name: r, algorithm: gcra, limit: 0, per: 1s }\n      - { name: s, algorithm: gcra, limit: 1, per: 0s }\n";

@@ -105,6 +105,29 @@ fn lines_without_end() {
     assert_eq!(says_to("x".repeat(300_000)), format!("requests.csv:1: {too_long}"));
 }
 
+/// The rest of the file would be one cell, and its requests would be missing without a word.
+#[test]
+fn a_quote_that_is_never_closed_is_told_with_its_line() {
+    let open = "a quote opens in this row and is never closed, so the rest of the file would be one cell; close it";
+    for (rows, line) in [
+        ("1,\"u\n2,v\n3,w\n", 2),
+        ("1,\"u\n2,v\n3,w", 2),
+        ("1,u\n\n2,\"v", 4),
+        ("1,u\n2,\"", 3),
+        ("1,\"a\nb\"\n2,\"v\n\n", 4),
+    ] {
+        assert_eq!(says_to(format!("at_ms,key\n{rows}")), format!("requests.csv:{line}: {open}"), "{rows:?}");
+    }
+    assert_eq!(says_to("at_ms,\"key"), format!("requests.csv:1: {open}"));
+    // Closed quotes at the end of a file are in order, whatever is in them.
+    for (rows, keys) in
+        [("1,u\n2,\"v\n\"", vec!["u", "v\n"]), ("1,\"u\"", vec!["u"]), ("1,u\0\n2,\0", vec!["u\0", "\0"])]
+    {
+        let run = Desk::with_rules(&[RULE]).requests(format!("at_ms,key\n{rows}")).simulate(&[]);
+        assert_eq!(run.field("key"), keys, "{rows:?}");
+    }
+}
+
 #[test]
 fn policies() {
     let rules = "domain: d\npolicies:\n  - { name: a, match: { k: a }, rules: [{ name: r, algorithm: gcra, limit: 1, per: 1s }] }\n  - { name: b, match: { k: b }, rules: [{ name: r, algorithm: gcra, limit: 2, per: 1s }] }\n";
@@ -162,7 +185,7 @@ fn plots_that_cannot_be_drawn() {
     let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
     assert_eq!(complaint(&desk.simulate(&["--plot", "a.png"])), "--plot a.png: plots are SVG; use --plot a.svg");
     let told = desk.simulate(&["--plot", "no/such/folder.svg"]);
-    assert!(complaint(&told).starts_with("no/such/folder.svg: could not be written: "), "{}", told.complaints);
+    assert_eq!(complaint(&told), "no/such/folder.svg: could not be written: there is no folder no/such; make it first");
 }
 
 #[test]

@@ -77,6 +77,7 @@ fn mistakes_on_the_command_line_are_told_before_anything_starts() {
         (&["--rules", "bad.yaml"][..], "limit is 0"),
         (&["--rules", "none.yaml"], "there is no such file"),
         (&["--store", "redi://x"], "--store"),
+        (&["--prefix", ""], "--prefix <PREFIX>': empty, so keys would have no name before the colon"),
         (&["--http", "everywhere"], "127.0.0.1:8080"),
         (&["--auth-entry", "user"], "NAME:SOURCE"),
         (&["--auth-deny-status", "200"], "401, 403, 429 or 503"),
@@ -162,6 +163,36 @@ fn rules_come_from_files_and_directories() {
     assert!(source("api") && source("two"));
     wait_until("the third file", PATIENCE, || source("three"));
     drop(desk);
+}
+
+/// The policies of all files together decide; of those that fit equally well, the one of the file that comes first.
+#[test]
+fn files_of_one_domain_decide_together() {
+    let desk = Desk::new();
+    fs::create_dir(desk.path("rules")).unwrap();
+    let rules = |name: &str, pattern: &str| {
+        // Fields tell the rule's name.
+        let named = RULES.replace("name: p", &format!("name: {name}")).replace("name: r", &format!("name: {name}"));
+        named.replace("user: \"*\"", pattern)
+    };
+    let desk = desk
+        .file("rules/c.yaml", rules("by-both", "user: \"*\", path: \"*\""))
+        .file("rules/b.yaml", rules("by-path", "path: \"*\""))
+        .file("rules/a.yaml", rules("by-user", "user: \"*\""))
+        .file("rules/d.yaml", rules("by-ip", "ip: \"*\""));
+    let server = Running::start(&desk, &["--rules", "rules"]);
+    let first = server.greeting.lines().next().unwrap();
+    assert!(first.ends_with("rules: 4 policies (api)"), "{first}");
+    let decided_by = |entries: &str| {
+        let entries: String = entries.split(' ').map(|name| format!("&entry={name}:value:x")).collect();
+        let reply = server.ask(&format!("/v1/auth?domain=api&cost=0{entries}"));
+        reply.header("ratelimit-policy").unwrap().to_owned()
+    };
+    for (entries, policy) in
+        [("user", "by-user"), ("path", "by-path"), ("user path", "by-both"), ("ip path", "by-path")]
+    {
+        assert!(decided_by(entries).contains(policy), "{entries}: {}", decided_by(entries));
+    }
 }
 
 #[test]

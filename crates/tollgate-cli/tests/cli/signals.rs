@@ -1,12 +1,16 @@
 //! What `tollgate serve` does when it is signalled: reads its files again, or ends in good order.
 
 use std::{
+    fs::{self, File, OpenOptions},
     io::{Read, Write},
     net::TcpStream,
+    process::Command,
+    sync::mpsc,
+    thread,
 };
 
 use serde_json::Value;
-use tollgate_testkit::servers::wait_until;
+use tollgate_testkit::servers::{leashed, spawn, wait_until};
 
 use crate::{
     desk::Desk,
@@ -104,4 +108,70 @@ fn whoever_says_it_twice_does_not_wait() {
     let (code, log) = server.end();
     assert_eq!(code, 1, "{log}");
     drop(stream);
+}
+
+const TOKEN: &str = "edge canary-0123456789abcdef api\n";
+
+/// A file whose reader waits for ever, as on a mount that has gone away. Tokens may come through a pipe.
+fn mkfifo(desk: &Desk, name: &str) {
+    assert!(Command::new("mkfifo").arg(desk.path(name)).status().unwrap().success());
+}
+
+/// Comes back when somebody reads the pipe; as long as this is kept, the reader waits for more.
+fn read_by_somebody(desk: &Desk, name: &str) -> File {
+    let (path, (opened, pipe)) = (desk.path(name), mpsc::channel());
+    thread::spawn(move || opened.send(OpenOptions::new().write(true).open(path)));
+    pipe.recv_timeout(PATIENCE).unwrap().unwrap()
+}
+
+#[test]
+fn a_start_that_waits_for_a_file_can_be_stopped() {
+    let desk = Desk::new();
+    mkfifo(&desk, "tokens");
+    let mut command = leashed(env!("CARGO_BIN_EXE_tollgate").into());
+    let log = desk.path("log");
+    command.args(["serve", "--http", "0", "--grpc", "off", "--resp", "off", "--admin", "off", "--tokens", "tokens"]);
+    command.current_dir(desk.path("")).stderr(File::create(&log).unwrap()).stdout(File::create(&log).unwrap());
+    let mut server = spawn(command).unwrap();
+    let pipe = read_by_somebody(&desk, "tokens");
+    let kill = format!("kill -TERM {}", server.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let mut ended = None;
+    wait_until("the end of the server", PATIENCE, || {
+        ended = server.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0), "it ended by itself: {}", fs::read_to_string(&log).unwrap());
+    drop(pipe);
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_file_that_nobody_writes() {
+    let desk = Desk::new().file("tokens", TOKEN);
+    let server = Running::start(&desk, &["--tokens", "tokens"]);
+    fs::remove_file(desk.path("tokens")).unwrap();
+    mkfifo(&desk, "tokens");
+    let pipe = read_by_somebody(&desk, "tokens");
+    server.signal("TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("stopped"), "{log}");
+    drop(pipe);
+}
+
+/// A pipe among the rules is a mistake like any other: told, and over when it is gone.
+#[test]
+fn a_pipe_among_the_rules_is_told_and_holds_nothing_up() {
+    let desk = Desk::new();
+    fs::create_dir(desk.path("rules")).unwrap();
+    let desk = desk.file("rules/api.yaml", RULES);
+    let server = Running::start(&desk, &["--rules", "rules"]);
+    mkfifo(&desk, "rules/f.yaml");
+    wait_until("the complaint", PATIENCE, || ready(&server)["rules_current"] == false);
+    assert!(server.log().contains("f.yaml: it is a named pipe"), "{}", server.log());
+    fs::remove_file(desk.path("rules/f.yaml")).unwrap();
+    let desk = desk.file("rules/api.yaml", RULES.replace("limit: 2", "limit: 9"));
+    wait_until("the new rules", PATIENCE, || limit(&server) == "9");
+    assert_eq!(ready(&server)["rules_current"], true);
+    drop(desk);
 }

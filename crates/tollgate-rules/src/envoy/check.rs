@@ -9,7 +9,7 @@ use tollgate_core::{Policy, Quota, Rule};
 
 use super::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
 use crate::{
-    native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, check_domain},
+    native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, check_domain, failure_answer},
     place::Path,
     problem::{Report, Spot},
     shape::{self, Manners},
@@ -97,6 +97,7 @@ impl Checker<'_> {
             share_threshold,
             quota_mode: spec.quota_mode.unwrap_or(false),
             descriptors,
+            name,
             line: spot.node.place.line,
         })
     }
@@ -105,7 +106,7 @@ impl Checker<'_> {
         let name = spec.name.clone().filter(|name| !name.is_empty());
         let replaces = self.replaces(spec, spot, name.as_deref());
         let allowance = if spec.unlimited == Some(true) {
-            for field in ["unit", "requests_per_unit", "algorithm"] {
+            for field in ["unit", "requests_per_unit", "algorithm", "on_store_failure"] {
                 if spot.has(field) {
                     let message = format!("unlimited counts nothing, so {field} says nothing; keep one of them");
                     spot.blame_key(field, self.report, message);
@@ -142,7 +143,8 @@ impl Checker<'_> {
                 return None;
             }
         }
-        .shadow(shadow);
+        .shadow(shadow)
+        .on_store_failure(spec.on_store_failure.map(failure_answer).unwrap_or_default());
         if let Err(error) = rule.limiting() {
             let problem = error.problem;
             let field = match problem.field {

@@ -1,4 +1,6 @@
 use super::*;
+use tollgate_core::OnStoreFailure;
+
 use crate::{Format, RuleFile, read_str};
 
 fn read(text: &str) -> RuleFile {
@@ -70,4 +72,18 @@ fn policies_of_different_descriptors_never_share_a_name() {
         assert!(name.len() <= LONGEST_NAME && !name.chars().any(char::is_control), "{name}");
         assert!(!names[..index].contains(name), "{name}");
     }
+}
+
+/// Whoever brings such files may fail closed, too.
+#[test]
+fn a_limit_may_say_what_it_answers_without_its_store() {
+    let file = read(
+        "domain: edge\ndescriptors:\n  - key: a\n    rate_limit: { unit: day, requests_per_unit: 5, on_store_failure: closed }\n  \
+         - key: b\n    rate_limit: { unit: day, requests_per_unit: 5 }\n",
+    );
+    let answers = file.descriptors().iter().map(|one| policy_of(one).rules()[0].rule().failure_answer());
+    assert_eq!(answers.collect::<Vec<_>>(), [OnStoreFailure::Closed, OnStoreFailure::Local]);
+    let wrong = "domain: edge\ndescriptors: [{ key: a, rate_limit: { unlimited: true, on_store_failure: open } }]\n";
+    let problems = read_str("envoy.yaml", wrong, Format::Yaml).unwrap_err();
+    assert!(problems.to_string().contains("unlimited counts nothing, so on_store_failure says nothing"), "{problems}");
 }

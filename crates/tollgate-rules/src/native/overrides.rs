@@ -23,6 +23,8 @@ pub struct Override {
     pub rules: Vec<Rule>,
     /// When those hold again; nothing: never.
     pub until: Option<Micros>,
+    /// The line it begins in.
+    pub line: usize,
 }
 
 /// The overrides that are right, and whether those are all of them.
@@ -58,7 +60,8 @@ pub(super) fn check(
             spot.blame(if one.key.is_some() { "key" } else { "match" }, report, message);
         }
         if complete {
-            overrides.push(Override { values, rules, until: one.until.map(|until| until.0) });
+            let until = one.until.map(|until| until.0);
+            overrides.push(Override { values, rules, until, line: node.place.line });
         }
     }
     (overrides, report.count() == before)

@@ -1,4 +1,4 @@
-//! The form of envoyproxy/ratelimit: a domain with nested descriptors, and `algorithm` as our one addition.
+//! The form of envoyproxy/ratelimit: a domain with nested descriptors, and `algorithm` and `on_store_failure` as our additions.
 //!
 //! Its reader takes any scalar where it wants text (`value: 42` is the text "42") and an empty field for none, so this
 //! form does, too.
@@ -6,7 +6,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-use super::{AlgorithmWord, value::Requests};
+use super::{AlgorithmWord, FailureWord, value::Requests};
 
 /// Fields whose scalars are text, whatever they look like.
 pub(crate) const TEXT_FIELDS: [&str; 5] = ["domain", "key", "value", "name", "unit"];
@@ -68,6 +68,8 @@ pub(crate) struct RateLimitSpec {
     pub(crate) replaces: Option<Vec<ReplacesSpec>>,
     /// tollgate's addition: which way of counting; `fixed_window` if left out.
     pub(crate) algorithm: Option<AlgorithmWord>,
+    /// tollgate's addition: what the limit answers when its store cannot; `local` if left out.
+    pub(crate) on_store_failure: Option<FailureWord>,
 }
 
 /// A limit that steps back.

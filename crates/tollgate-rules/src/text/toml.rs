@@ -18,7 +18,7 @@ pub(super) fn read(text: &str) -> Result<Option<Node>, Trouble> {
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
         Trouble::new(place, format!("not valid TOML: {message}"))
     })?;
-    let mut reader = Reader { lines: line_starts(text), text, left: MAX_NODES };
+    let mut reader = Reader { lines: line_starts(text), text, last: (0, Place::START), left: MAX_NODES };
     let entries = reader.entries(table.get_ref(), 0)?;
     let document = Node { place: Place::START, kind: Kind::Map(entries) };
     Ok(Some(document).filter(|node| !node.entries().is_empty()))
@@ -28,14 +28,22 @@ struct Reader<'t> {
     text: &'t str,
     /// Where each line begins: places are asked for once per value, too often to count lines from the top.
     lines: Vec<usize>,
+    /// The last place that was asked for, and its offset: of a line with thousands of values each character is counted once.
+    last: (usize, Place),
     left: usize,
 }
 
 impl Reader<'_> {
-    fn place(&self, offset: usize) -> Place {
+    fn place(&mut self, offset: usize) -> Place {
         let line = self.lines.partition_point(|start| *start <= offset).max(1);
-        let column = self.text.get(self.lines[line - 1]..offset).map_or(0, |before| before.chars().count());
-        Place { line, column: column + 1 }
+        let (from, column) = match self.last {
+            (before, place) if place.line == line && before <= offset => (before, place.column),
+            _ => (self.lines[line - 1], 1),
+        };
+        let column = column + self.text.get(from..offset).map_or(0, |between| between.chars().count());
+        let place = Place { line, column };
+        self.last = (offset, place);
+        place
     }
 
     fn entries(&mut self, table: &DeTable<'_>, depth: usize) -> Result<Vec<Entry>, Trouble> {

@@ -59,8 +59,8 @@ fn aliases_count_as_what_they_stand_for() {
         text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
     }
     let (line, message) = trouble(&text);
-    assert!(message.contains("more than 100000 values"), "{message}");
-    assert_eq!(line, 5);
+    assert!(message.contains("more than 1000000 values"), "{message}");
+    assert_eq!(line, 6);
 }
 
 #[test]

@@ -120,8 +120,17 @@ fn policies(answer: &Answer) -> impl Iterator<Item = &Arc<Policy>> {
     answer.subjects.iter().filter_map(|subject| subject.policy.as_ref())
 }
 
+/// Whom no policy is about keeps the name it was asked by.
+pub fn name_undecided(answer: &mut Answer, subjects: &[Subject<'_>]) {
+    for (told, subject) in answer.subjects.iter_mut().zip(subjects) {
+        if told.policy.is_none() {
+            told.key = shown_key(subject.who).into();
+        }
+    }
+}
+
 /// The word for whom a request is from, where nobody decided.
-pub(super) fn shown_key(who: Who<'_>) -> String {
+fn shown_key(who: Who<'_>) -> String {
     match who {
         Who::Key(key) => key.to_owned(),
         Who::Descriptor(entries) => crate::rulebook::of_entries(entries),

@@ -72,11 +72,7 @@ impl Http {
         }
         let subjects = [body.subject(&entries)?];
         let mut answer = engine.ask(&Question { domain: &body.domain, subjects: &subjects, verb }).await?;
-        for (told, subject) in answer.subjects.iter_mut().zip(&subjects) {
-            if told.policy.is_none() {
-                told.key = render::shown_key(subject.who).into();
-            }
-        }
+        render::name_undecided(&mut answer, &subjects);
         let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
         Ok(render::decided(line, &answer, &self.0.fields))
     }

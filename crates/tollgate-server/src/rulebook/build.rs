@@ -64,19 +64,25 @@ pub(crate) struct Builder<'a> {
 impl Builder<'_> {
     pub(crate) fn build(&self, files: &[RuleFile]) -> Result<Rulebook, StoreError> {
         let mut book = Rulebook { switches: self.switches.clone(), ..Rulebook::default() };
+        // Several files may share a domain; their policies are one list.
+        let mut written: HashMap<&str, Vec<Written>> = HashMap::new();
         for file in files {
-            let domain = match &file.rules {
+            match &file.rules {
                 Rules::Policies(entries) => {
-                    let mut written: Vec<Written> = Vec::new();
+                    let written = written.entry(&file.domain).or_default();
                     for entry in entries {
                         let limited = self.policy(&entry.policy, entry.cost, &entry.overrides, &mut book)?;
                         written.push((entry.matcher.clone(), limited));
                     }
-                    Domain::Native(NativeRules::new(written))
                 }
-                Rules::Descriptors(roots) => Domain::Envoy(EnvoyRules { roots: self.level(roots, &mut book)? }),
-            };
-            book.domains.insert(file.domain.as_str().into(), domain);
+                Rules::Descriptors(roots) => {
+                    let domain = Domain::Envoy(EnvoyRules { roots: self.level(roots, &mut book)? });
+                    book.domains.insert(file.domain.as_str().into(), domain);
+                }
+            }
+        }
+        for (domain, written) in written {
+            book.domains.insert(domain.into(), Domain::Native(NativeRules::new(written)));
         }
         Ok(book)
     }
