@@ -68,6 +68,10 @@ pub enum Allowance {
     Unlimited,
     /// Nothing: `requests_per_unit: 0`.
     RefuseAll {
+        /// What a policy in its place would be called: the descriptor's path.
+        policy: String,
+        /// The limit's name, or that of its unit.
+        rule: String,
         /// The unit that replies tell beside the 0.
         unit: EnvoyUnit,
     },

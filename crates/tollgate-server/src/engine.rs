@@ -26,7 +26,7 @@ use tollgate_core::{
 use self::{adhoc::Adhoc, manage::Managed, plan::Plan, question::check_cost};
 pub use self::{
     adhoc::{MAX_ADHOC, Throttle},
-    answer::{Answer, AskError, Fate, SubjectAnswer},
+    answer::{Answer, AskError, Ban, Fate, SubjectAnswer},
     manage::{LoadError, RulesStatus},
     question::{Asked, MAX_ENTRIES, MAX_ENTRY_KEY_BYTES, MAX_SUBJECTS, Question, RequestedLimit, Subject, Who},
 };
@@ -197,13 +197,8 @@ impl Engine {
     #[inline]
     fn conclude(&self, plan: Plan<'_>, decision: Option<Decision>, question: &Question<'_>) -> Answer {
         let is_take = matches!(question.verb, Asked::Take { .. });
-        let decision = if plan.refused && is_take {
-            self.inner.telemetry.refused_always(question.domain);
-            Some(refused(decision, self.inner.store.now()))
-        } else {
-            decision
-        };
-        let answer = plan.conclude(decision, is_take, self);
+        let decision = if plan.refused && is_take { Some(refused(decision, self.inner.store.now())) } else { decision };
+        let answer = plan.conclude(question.domain, decision, is_take, self);
         self.inner.telemetry.traces().tell(|| answer.told(question.domain));
         answer
     }

@@ -125,10 +125,10 @@ impl Checker<'_> {
         let number = "the limit has no requests_per_unit; add it, 0 to refuse everyone, or `unlimited: true`";
         self.report.missing(spot, "requests_per_unit", number);
         let (unit, requests) = (unit(spec.unit?), spec.requests_per_unit?.0);
-        if requests == 0 {
-            return Some(Allowance::RefuseAll { unit });
-        }
         let rule_name = spec.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(unit.name());
+        if requests == 0 {
+            return Some(Allowance::RefuseAll { policy: path.to_owned(), rule: rule_name.to_owned(), unit });
+        }
         let quota = Quota::per_micros(requests, unit.span());
         let rule = match spec.algorithm.unwrap_or(AlgorithmWord::FixedWindow) {
             AlgorithmWord::FixedWindow => Rule::fixed_window(rule_name, quota),

@@ -31,7 +31,7 @@ fn the_tree_keeps_its_shape_and_order() {
     assert!(matches!(second.limit.as_ref().unwrap().allowance, Allowance::Unlimited));
     // Their reader takes any scalar for text.
     assert_eq!(third.value, EnvoyValue::Literal("42".into()));
-    assert!(matches!(third.limit.as_ref().unwrap().allowance, Allowance::RefuseAll { unit: EnvoyUnit::Day }));
+    assert!(matches!(third.limit.as_ref().unwrap().allowance, Allowance::RefuseAll { unit: EnvoyUnit::Day, .. }));
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct SubjectAnswer {
     pub fate: Fate,
     /// The policy it fell under, and its rules' names.
     pub policy: Option<Arc<Policy>>,
+    /// The entry of a rule file that refuses all of its kind, if it fell under one.
+    pub ban: Option<Arc<Ban>>,
     /// Which of the decision's rules are this subject's, in the policy's order.
     pub rules: Range<usize>,
     /// What its own enforcing rules say, whatever the others do.
@@ -39,6 +41,15 @@ pub struct SubjectAnswer {
     pub cost: u64,
     /// The key it is counted under; empty where nobody counts, or everybody is counted together.
     pub key: Box<str>,
+}
+
+/// An entry of a rule file that lets nothing through, by the names that metrics know it by.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ban {
+    /// As its policy would be called, if it were one.
+    pub policy: String,
+    /// As the rule of that would be.
+    pub rule: String,
 }
 
 /// How a subject was met.
@@ -100,6 +111,15 @@ impl Answer {
         self.decision.as_ref().map_or(Verdict::Allow { wait: Micros::ZERO }, |decision| decision.verdict)
     }
 
+    /// Where the answer comes from: the store or what stood in for it, or why nobody had to be asked.
+    pub fn source(&self) -> &'static str {
+        let fate = self.subjects.first().map_or(Fate::Unmatched, |subject| subject.fate);
+        match &self.decision {
+            Some(decision) if fate != Fate::RefusedAlways => decision.source.name(),
+            _ => fate.name(),
+        }
+    }
+
     /// One subject's rules: each one's name and what it says.
     pub fn rules_of<'a>(&'a self, subject: &'a SubjectAnswer) -> impl Iterator<Item = (&'a str, &'a RuleDecision)> {
         let told = self.decision.as_ref().and_then(|decision| decision.rules.get(subject.rules.clone()));
@@ -118,7 +138,7 @@ impl Answer {
         let known = !matches!(fate, Fate::UnknownDomain | Fate::SwitchedOff);
         Told {
             domain: known.then_some(domain),
-            policy: speaker.and_then(|subject| subject.policy.as_ref()).map(|policy| policy.name()),
+            policy: speaker.and_then(SubjectAnswer::policy_name),
             rule: decision.and_then(|decision| match decision.decided_by {
                 DecidedBy::Rule(at) => self.rule_name(at),
                 _ => None,
@@ -144,6 +164,7 @@ impl SubjectAnswer {
         Self {
             fate,
             policy: None,
+            ban: None,
             rules: 0..0,
             verdict: Verdict::Allow { wait: Micros::ZERO },
             over_limit: false,
@@ -152,6 +173,12 @@ impl SubjectAnswer {
             cost,
             key: Box::default(),
         }
+    }
+
+    /// The policy it fell under, by name.
+    pub fn policy_name(&self) -> Option<&str> {
+        let policy = self.policy.as_ref().map(|policy| policy.name());
+        policy.or_else(|| self.ban.as_ref().map(|ban| ban.policy.as_str()))
     }
 
     /// Whether it passes although it is over its limit.

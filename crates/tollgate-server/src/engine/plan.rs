@@ -147,8 +147,9 @@ impl<'q> Plan<'q> {
                 engine.let_through(Fate::Unlimited);
                 self.subjects.push((SubjectAnswer::of(Fate::Unlimited, cost), None));
             }
-            Allowed::Nothing { watches } => {
+            Allowed::Nothing { watches, ban } => {
                 let mut answer = SubjectAnswer::of(Fate::RefusedAlways, cost);
+                answer.ban = Some(Arc::clone(ban));
                 answer.over_limit = true;
                 if !watches {
                     answer.verdict = Verdict::Never;
@@ -222,7 +223,7 @@ impl<'q> Plan<'q> {
 
     /// The answer, and its numbers into the books.
     #[inline]
-    pub(super) fn conclude(self, decision: Option<Decision>, counts: bool, engine: &Engine) -> Answer {
+    pub(super) fn conclude(self, domain: &str, decision: Option<Decision>, counts: bool, engine: &Engine) -> Answer {
         let mut starts: SmallVec<[usize; 2]> = SmallVec::new();
         let mut start = 0;
         for place in &self.places {
@@ -243,6 +244,9 @@ impl<'q> Plan<'q> {
             }
         }
         let subjects = self.subjects.into_iter().map(|(mut answer, place)| {
+            if counts && answer.fate == Fate::RefusedAlways {
+                engine.telemetry().refused_always(domain, answer.ban.as_deref(), answer.is_watched());
+            }
             if let (Some(place), Some(decision)) = (place, &decision) {
                 let (start, len) = (starts[place], self.places[place].limited.policy.rules().len());
                 let rules = rules_at(decision, start, len);

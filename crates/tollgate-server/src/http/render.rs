@@ -46,20 +46,18 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, asked: Asked, now: Mi
         ),
     }
     push(&mut line, b",\"policy\":");
-    match told.and_then(|subject| subject.policy.as_ref()) {
-        Some(policy) => push_text(&mut line, policy.name()),
+    match told.and_then(|subject| subject.policy_name()) {
+        Some(policy) => push_text(&mut line, policy),
         None => push(&mut line, b"null"),
     }
+    push_word(&mut line, b",\"source\":\"", answer.source());
     if let Some(decision) = &answer.decision {
-        push_word(&mut line, b",\"source\":\"", decision.source.name());
         if let Some(lease) = decision.lease {
             push_field(&mut line, b",\"lease\":", lease.0);
         }
         if let Asked::Heartbeat { .. } | Asked::Release { lease: Some(_) } = asked {
             push(&mut line, if decision.lease.is_some() { b",\"held\":true" } else { b",\"held\":false" });
         }
-    } else {
-        push_word(&mut line, b",\"source\":\"", told.map_or("nobody", |subject| subject.fate.name()));
     }
     push(&mut line, b"}\n");
     line

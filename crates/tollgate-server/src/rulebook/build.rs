@@ -15,7 +15,11 @@ use super::{
     limited::{Exception, Limited},
     native::{NativeRules, Written},
 };
-use crate::{engine::RequestedLimit, telemetry::Telemetry, wiring::Storage};
+use crate::{
+    engine::{Ban, RequestedLimit},
+    telemetry::Telemetry,
+    wiring::Storage,
+};
 
 /// Numbers of its own for one key, in place of its policy's.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,9 +185,10 @@ impl Builder<'_> {
         let watches = descriptor.shadow_mode || descriptor.quota_mode;
         let (allowance, written) = match &limit.allowance {
             Allowance::Unlimited => (Allowed::Everything, None),
-            Allowance::RefuseAll { unit } => {
+            Allowance::RefuseAll { policy, rule, unit } => {
                 let watches = watches || self.switches.everything_watches;
-                (Allowed::Nothing { watches }, Some(RequestedLimit { requests_per_unit: 0, unit: *unit }))
+                let ban = Arc::new(Ban { policy: policy.clone(), rule: rule.clone() });
+                (Allowed::Nothing { watches, ban }, Some(RequestedLimit { requests_per_unit: 0, unit: *unit }))
             }
             Allowance::Limited { policy, unit, requests_per_unit } => {
                 let policy = if watches { watching(policy) } else { policy.clone() };

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{key, limited::Limited};
-use crate::engine::RequestedLimit;
+use crate::engine::{Ban, RequestedLimit};
 
 /// The descriptors of a domain.
 #[derive(Debug, Default)]
@@ -55,6 +55,7 @@ pub(crate) enum Allowed {
     /// Nothing, unless it only watches.
     Nothing {
         watches: bool,
+        ban: Arc<Ban>,
     },
     As(Arc<Limited>),
 }

@@ -21,7 +21,10 @@ use prometheus_client::{
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
 use super::{TopDenied, TraceConfig, TraceError, Traces, Upkeep, store::StoreCollector};
-use crate::{engine::Fate, wiring::Storage};
+use crate::{
+    engine::{Ban, Fate},
+    wiring::Storage,
+};
 
 /// Everything the server counts.
 pub struct Telemetry {
@@ -247,15 +250,17 @@ impl Telemetry {
         self.latency.get_or_create(&wire.label()).clone()
     }
 
-    /// A request that a rule file refuses whatever comes, or that came with a limit of nothing: no store decides that.
-    pub(crate) fn refused_always(&self, domain: &str) {
-        let labels = DecisionLabels {
-            domain: domain.to_owned(),
-            policy: String::new(),
-            rule: String::new(),
-            verdict: Verdict::Never.name(),
-            source: Fate::RefusedAlways.name(),
-        };
+    /// A request that a rule file refuses whatever comes, or that came with a limit of nothing: no store decides that. One
+    /// that only watches would have refused it.
+    pub(crate) fn refused_always(&self, domain: &str, ban: Option<&Ban>, watches: bool) {
+        let (policy, rule) = ban.map(|ban| (ban.policy.clone(), ban.rule.clone())).unwrap_or_default();
+        let domain = domain.to_owned();
+        if watches {
+            self.shadow_denials.get_or_create(&RuleLabels { domain, policy, rule }).inc();
+            return;
+        }
+        let labels =
+            DecisionLabels { domain, policy, rule, verdict: Verdict::Never.name(), source: Fate::RefusedAlways.name() };
         self.decisions.get_or_create(&labels).inc();
     }
 

@@ -65,7 +65,7 @@ fn zero_requests_per_unit_refuses_everybody_and_charges_nobody() {
     assert_eq!(both.verdict(), Verdict::Never);
     assert!(!both.subjects[0].over_limit && both.subjects[1].over_limit);
     assert_eq!(remaining(&bench.take("edge", &ip)), 99);
-    let labels = "domain=\"edge\",policy=\"\",rule=\"\",verdict=\"never\",source=\"refused_always\"";
+    let labels = "domain=\"edge\",policy=\"banned\",rule=\"day\",verdict=\"never\",source=\"refused_always\"";
     assert!(bench.metric(&format!("tollgate_decisions_total{{{labels}}} 2")), "they are counted all the same");
 }
 
@@ -80,6 +80,18 @@ fn shadow_and_quota_modes_let_pass_and_say_so() {
         assert_eq!(second.subjects[0].quota_mode, quota_mode);
     }
     assert!(bench.metric("tollgate_shadow_denials_total{domain=\"edge\",policy=\"watched\",rule=\"hour\"} 1"));
+}
+
+/// How a ban is tried out before it is one.
+#[test]
+fn a_ban_that_only_watches_is_counted() {
+    let watching = RULES.replace("key: banned,", "key: banned, shadow_mode: true,");
+    assert_ne!(watching, RULES);
+    let bench = Bench::new(&watching);
+    let answer = bench.take("edge", &[("banned", "x")]);
+    assert!(answer.is_allowed() && answer.subjects[0].is_watched());
+    assert_eq!((answer.source(), answer.subjects[0].policy_name()), ("refused_always", Some("banned")));
+    assert!(bench.metric("tollgate_shadow_denials_total{domain=\"edge\",policy=\"banned\",rule=\"day\"} 1"));
 }
 
 #[test]

@@ -114,8 +114,7 @@ fn tell(replies: &mut Replies, answer: &Answer) {
         DecidedBy::Nothing => None,
     });
     field(replies, "decided_by", |replies| word(replies, decided_by));
-    let fate = answer.subjects.first().map(|subject| subject.fate.name());
-    field(replies, "source", |replies| word(replies, decision.map_or(fate, |decision| Some(decision.source.name()))));
+    field(replies, "source", |replies| replies.bulk(answer.source()));
     if let Some(lease) = lease {
         field(replies, "lease", |replies| number(replies, Some(lease.0)));
     }
