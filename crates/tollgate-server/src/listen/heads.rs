@@ -47,13 +47,19 @@ impl Heads {
         self.0.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn count(&self) -> u64 {
+    /// How many heads have been complete so far.
+    pub(super) fn count(&self) -> u64 {
         self.0.ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests share the connection, so that its bytes do not tell whether anybody asks anything.
+    pub(super) fn are_shared(&self) -> bool {
+        self.0.is_shared.load(Ordering::Relaxed)
     }
 
     /// Whether bytes that come now begin a head.
     fn is_resting(&self) -> bool {
-        !self.0.is_shared.load(Ordering::Relaxed) && self.count() == self.0.answered.load(Ordering::Relaxed)
+        !self.are_shared() && self.count() == self.0.answered.load(Ordering::Relaxed)
     }
 }
 

@@ -11,7 +11,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     Connection,
@@ -52,6 +52,7 @@ where
         .keep_alive_timeout(bounds.request);
     let heads = Heads::default();
     let stream = Watched::new(connection.stream, heads.clone(), bounds.request);
+    let watched = heads.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         heads.ended(request.version());
         let (answer, heads) = (service.call(request), heads.clone());
@@ -62,14 +63,28 @@ where
         }
     });
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        // What is wrong with a connection is its peer's business; the service has told it what could be told.
-        _ = served.as_mut() => return,
-        () = shutdown.begun() => {}
-    }
-    tokio::select! {
-        _ = served.as_mut() => return,
-        () = sleep(LAST_REQUESTS) => {}
+    let mut seen = 0;
+    loop {
+        tokio::select! {
+            // What is wrong with a connection is its peer's business; the service has told it what could be told.
+            _ = served.as_mut() => return,
+            () = shutdown.begun() => {
+                tokio::select! {
+                    _ = served.as_mut() => return,
+                    () = sleep(LAST_REQUESTS) => break,
+                }
+            }
+            // On HTTP/2 pings keep a connection alive on which nothing is asked; on HTTP/1 its reads run out of time.
+            () = sleep(bounds.idle) => {
+                let asked = watched.count();
+                if watched.are_shared() && asked == seen {
+                    served.as_mut().graceful_shutdown();
+                    let _ = timeout(bounds.drain, served).await;
+                    return;
+                }
+                seen = asked;
+            }
+        }
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;

@@ -114,6 +114,18 @@ fn a_connection_that_rests_between_requests_is_kept() {
     });
 }
 
+/// Pings show that somebody is there, not that anybody asks.
+#[test]
+fn a_connection_on_which_nothing_is_asked_is_closed_though_it_answers_pings() {
+    let desk = Desk::with(|config| config.bounds = Bounds { idle: Duration::from_millis(400), ..config.bounds });
+    desk.runtime.block_on(async {
+        let mut data = Two::connect(desk.http).await;
+        assert_eq!(data.ask("GET", "http://localhost/v1/auth?cost=0", b"").await.unwrap().status, 200);
+        let closed = async { while data.pings.ping(h2::Ping::opaque()).await.is_ok() {} };
+        timeout(PATIENCE, closed).await.expect("the connection ends");
+    });
+}
+
 #[test]
 fn a_connection_without_a_first_request_is_closed() {
     let desk = hasty();
