@@ -1,6 +1,7 @@
 //! `tollgate serve`: the server, told what to do by flags and `TOLLGATE_…` variables.
 
 mod args;
+mod files;
 mod greeting;
 mod logs;
 mod traces;
@@ -17,27 +18,30 @@ use tollgate_server::{
     shutdown::{self, Shutdown, Stopper},
 };
 
+use self::args::LogFormat;
 pub(crate) use self::args::ServeArgs;
 use crate::report::{Failure, Outcome};
 
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let config = args.config()?;
     logs::start(args)?;
+    let ports = [config.http, config.grpc, config.resp, config.admin].iter().flatten().count();
+    files::raise((ports * config.bounds.connections + FILES_OF_OUR_OWN) as u64);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, args.log_format));
     // Left alone, a runtime waits for every thread that reads a file, be it one on a mount that never answers.
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }
 
-async fn serve(config: ServerConfig) -> Outcome {
+async fn serve(config: ServerConfig, format: LogFormat) -> Outcome {
     let (stopper, shutdown) = shutdown::channel();
     // Before the ports are open: whoever sends a signal then must not kill us for want of a handler.
     let mut signals = Signals::new()?;
     let story = config.clone();
     let Some(server) = start(config, shutdown, &mut signals).await? else { return Ok(ExitCode::SUCCESS) };
     // Whoever does not listen to the greeting is served all the same.
-    let _ = greeting::print(&story, &server);
+    let _ = greeting::print(format, &story, &server);
     let reload = server.reload.clone();
     let mut finished = std::pin::pin!(server.finished());
     loop {
@@ -112,3 +116,5 @@ impl Signals {
 
 /// What is still being read when all requests are answered matters to nobody.
 const LAST_WAIT: Duration = Duration::from_millis(500);
+/// Rules, tokens, certificates, the store, and what the runtime needs.
+const FILES_OF_OUR_OWN: usize = 64;

@@ -22,7 +22,7 @@ pub mod doctor;
 mod fallback;
 pub mod gateway;
 mod key;
-#[allow(dead_code, reason = "how a node is doing is told to tests, and to a status page to come")]
+#[allow(dead_code, reason = "some of how a node is doing is told to tests only")]
 mod link;
 mod policies;
 mod pretend;
@@ -31,6 +31,7 @@ mod reply;
 mod request;
 mod scan;
 mod script;
+mod standing;
 mod state;
 mod store;
 #[cfg(test)]
@@ -43,4 +44,5 @@ pub use key::Together;
 pub use link::{BreakerSettings, LinkSettings};
 pub use policies::RedisPolicy;
 pub use pretend::PretendClock;
+pub use standing::Standing;
 pub use store::RedisStore;

@@ -46,12 +46,14 @@ use self::{
 use crate::{
     address::{Address, HostPort},
     counters::Counters,
+    standing::Standing,
 };
 
 pub use self::settings::{BreakerSettings, LinkSettings};
 pub(crate) use self::{
+    background::Background,
     call::{Call, DEADLINE_BYTES},
-    error::CallError,
+    error::{CallError, NotRun},
     node::NodeState,
     script::Script,
 };
@@ -111,6 +113,16 @@ impl Link {
     /// The nodes in use and how they are doing.
     pub(crate) fn nodes(&self) -> Vec<NodeState> {
         self.route.nodes().iter().map(|node| node.state()).collect()
+    }
+
+    /// Whether there is somebody to ask, by what the background work has found out: also where nobody calls.
+    pub(crate) fn standing(&self) -> Standing {
+        self.route.standing()
+    }
+
+    /// Whether keys are kept apart on several nodes.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(&*self.route, Route::Cluster(_))
     }
 
     fn walk(&self, deadline: Instant) -> Walk<'_> {

@@ -28,6 +28,7 @@ use crate::{
     pretend::PretendClock,
     reply::{self, Reply},
     request::{self, Tagged},
+    standing::Doubt,
 };
 
 /// Remembers keys in Redis or Valkey: one server, one behind Sentinel, or a cluster. Cheap to clone.
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     /// When keys expire that live for no time at all, where time is pretended.
     pub(crate) far: u64,
     last_failure: Mutex<Option<(Instant, String)>>,
+    pub(crate) doubt: Doubt,
 }
 
 /// Making one
@@ -88,6 +90,7 @@ impl RedisStore {
             runtime: Handle::try_current().ok(),
             far: PretendClock::keys_live_from(),
             last_failure: Mutex::new(None),
+            doubt: Doubt::default(),
             counters,
             config,
         };
@@ -306,6 +309,9 @@ impl RedisStore {
 impl RedisStore {
     fn without_the_server(&self, asks: &[Without<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
+        if let Failure::Call(CallError::Refused { .. } | CallError::NotRun { .. }) = &failure {
+            self.doubt();
+        }
         let error = StoreError::from(failure);
         *inner.last_failure.lock() = Some((Instant::now(), told_in_full(&error)));
         match verb {

@@ -20,7 +20,8 @@ use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, VARY},
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, VARY},
+    http::{request::Parts, uri::Authority},
     service::service_fn,
 };
 use serde::Serialize;
@@ -30,9 +31,9 @@ use subtle::ConstantTimeEq;
 use crate::{
     engine::Engine,
     health::Health,
-    http::{Problem, Reply, bearer, collect},
+    http::{Carried, Exchange, Problem, READING, Reply, bearer, collect, is_reading},
     listen::{Connection, Listener, serve_http},
-    security::Secret,
+    security::AdminToken,
     shutdown::Shutdown,
     telemetry::{Wire, exposition},
     watch::Reload,
@@ -47,13 +48,13 @@ struct Inner {
     engine: Engine,
     health: Health,
     reload: Reload,
-    token: Option<Secret>,
+    token: AdminToken,
     began: std::time::Instant,
 }
 
 impl Admin {
     /// A wire to look after this engine.
-    pub fn new(engine: Engine, health: Health, reload: Reload, token: Option<Secret>) -> Self {
+    pub fn new(engine: Engine, health: Health, reload: Reload, token: AdminToken) -> Self {
         Self(Arc::new(Inner { engine, health, reload, token, began: std::time::Instant::now() }))
     }
 
@@ -66,8 +67,9 @@ impl Admin {
             let service = service_fn(move |request: Request<Incoming>| {
                 let (admin, stopping) = (admin.clone(), stopping.clone());
                 async move {
-                    let version = request.version();
-                    let mut reply = match admin.answer(request, local, bounds).await {
+                    let (mut exchange, head) = Exchange::begin(request, bounds);
+                    let request = Request::from_parts(head, exchange.body());
+                    let reply = match admin.answer(request, local, bounds).await {
                         Ok(reply) => reply,
                         Err(problem) => {
                             let bad = &admin.0.engine.telemetry().bad_requests;
@@ -75,10 +77,7 @@ impl Admin {
                             problem.reply()
                         }
                     };
-                    if stopping.has_begun() && version <= http::Version::HTTP_11 {
-                        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    }
-                    Ok::<_, Infallible>(reply)
+                    Ok::<_, Infallible>(exchange.end(reply, &stopping).await)
                 }
             });
             serve_http(connection, service, bounds, shutdown)
@@ -88,7 +87,7 @@ impl Admin {
 
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<impl Carried>,
         local: bool,
         bounds: crate::config::Bounds,
     ) -> Result<Reply, Problem> {
@@ -101,17 +100,17 @@ impl Admin {
             _ => {}
         }
         if local {
-            refuse_strange_hosts(&head.headers)?;
+            refuse_strange_hosts(&head)?;
         }
         if let Some(part) = page::part(path) {
-            return if head.method == Method::GET { Ok(part) } else { Err(Problem::method("GET")) };
+            return if is_reading(&head.method) { Ok(part) } else { Err(Problem::method(READING)) };
         }
         self.admit(&head.headers)?;
         match (&head.method, path) {
-            (&Method::GET, "/metrics") => self.metrics(&head.headers),
-            (&Method::GET, "/api/state") => Ok(json(&self.state())),
-            (&Method::GET, "/api/switches") => Ok(json(&switch::told(&self.0.engine))),
-            (&Method::GET, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
+            (&Method::GET | &Method::HEAD, "/metrics") => self.metrics(&head.headers),
+            (&Method::GET | &Method::HEAD, "/api/state") => Ok(json(&self.state())),
+            (&Method::GET | &Method::HEAD, "/api/switches") => Ok(json(&switch::told(&self.0.engine))),
+            (&Method::GET | &Method::HEAD, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
             (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload") => {
                 refuse_forms(&head.headers)?;
                 let bytes = collect(body, bounds).await?;
@@ -123,18 +122,16 @@ impl Admin {
                         self.0.reload.request();
                         Ok(text("the files are being read again; /readyz tells how it went\n"))
                     }
-                    _ => Err(Problem::method("POST")),
+                    _ => Err(allowed(path)),
                 }
             }
-            (_, "/metrics" | "/api/state") => Err(Problem::method("GET")),
-            (_, "/api/switches" | "/api/reload") => Err(Problem::method("POST")),
-            (_, "/api/overrides") => Err(Problem::method("POST, DELETE")),
+            (_, "/metrics" | "/api/state" | "/api/switches" | "/api/overrides" | "/api/reload") => Err(allowed(path)),
             _ => Err(Problem::not_found(path)),
         }
     }
 
     fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.0.token else { return Ok(()) };
+        let Some(token) = self.0.token.current() else { return Ok(()) };
         let presented = Sha256::digest(bearer(headers).unwrap_or_default());
         if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) { Ok(()) } else { Err(Problem::unauthorized()) }
     }
@@ -165,15 +162,23 @@ impl Admin {
     }
 }
 
-/// A page of another site must not reach an admin port on this machine by a name that it points here.
-fn refuse_strange_hosts(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
+/// A page of another site must not reach an admin port on this machine by a name that it points here. HTTP/2 has the name in
+/// `:authority`, HTTP/1 in `Host`; where there are several, each of them counts.
+fn refuse_strange_hosts(head: &Parts) -> Result<(), Problem> {
+    let named = head.headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    if named.chain(head.uri.authority().map(Authority::as_str)).all(is_local) {
+        return Ok(());
+    }
+    Err(Problem::forbidden("this port is for localhost; ask by that name"))
+}
+
+fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    let is_local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    if is_local { Ok(()) } else { Err(Problem::forbidden("this port is for localhost; ask by that name")) }
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A form of another site can be sent here by anybody's browser; JSON cannot.
@@ -184,6 +189,16 @@ fn refuse_forms(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let detail = "send JSON, and say so: Content-Type: application/json";
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Only JSON is taken here", detail))
+}
+
+/// What would do at a path that is known.
+fn allowed(path: &str) -> Problem {
+    Problem::method(match path {
+        "/api/switches" => "GET, HEAD, POST",
+        "/api/overrides" => "GET, HEAD, POST, DELETE",
+        "/api/reload" => "POST",
+        _ => READING,
+    })
 }
 
 fn text(text: &'static str) -> Reply {

@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub tokens: Option<PathBuf>,
     /// The token of the admin port.
     pub admin_token: Option<Secret>,
+    /// The file it came from, if it came from one: read again when it changes.
+    pub admin_token_file: Option<PathBuf>,
     /// How patient the listeners are.
     pub bounds: Bounds,
     /// Which header fields tell of a limit.
@@ -102,6 +104,7 @@ impl Default for ServerConfig {
             admin_tls: false,
             tokens: None,
             admin_token: None,
+            admin_token_file: None,
             bounds: Bounds::default(),
             headers: HeaderStyle::default(),
             auth: AuthConfig::default(),

@@ -19,7 +19,8 @@ use std::sync::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tollgate_core::{
-    Ask, DecidedBy, Decision, LeaseId, Micros, Release, RulesTold, Source, Store, StoreError, Take, Verb, Verdict,
+    Ask, DecidedBy, Decision, LeaseId, Micros, Release, RuleDecision, RulesTold, Source, Store, StoreError, Take, Verb,
+    Verdict,
 };
 
 use self::{adhoc::Adhoc, manage::Managed, plan::Plan, question::check_cost};
@@ -27,7 +28,7 @@ pub use self::{
     adhoc::{MAX_ADHOC, Throttle},
     answer::{Answer, AskError, Fate, SubjectAnswer},
     manage::{LoadError, RulesStatus},
-    question::{Asked, MAX_ENTRIES, MAX_ENTRY_BYTES, MAX_SUBJECTS, Question, RequestedLimit, Subject, Who},
+    question::{Asked, MAX_ENTRIES, MAX_ENTRY_KEY_BYTES, MAX_SUBJECTS, Question, RequestedLimit, Subject, Who},
 };
 use crate::{
     rulebook::{Limited, Rulebook},
@@ -114,6 +115,9 @@ impl Engine {
     /// A token bucket whose numbers come with the call. A key is the same whatever the numbers: what is kept of it is the
     /// moment at which it is as good as new.
     pub async fn throttle(&self, key: &str, throttle: Throttle, cost: u64) -> Result<Decision, AskError> {
+        if let Some(decision) = self.switched_off(throttle) {
+            return Ok(decision);
+        }
         let limited = self.prepare_throttle(key, throttle, cost)?;
         let verb = Verb::Take(Take::now(cost));
         let decision = self.decide(&[ask(&limited, key)], verb).await?;
@@ -124,6 +128,9 @@ impl Engine {
     #[inline]
     pub fn throttle_now(&self, key: &str, throttle: Throttle, cost: u64) -> Option<Result<Decision, AskError>> {
         self.inner.store.is_immediate().then(|| {
+            if let Some(decision) = self.switched_off(throttle) {
+                return Ok(decision);
+            }
             let limited = self.prepare_throttle(key, throttle, cost)?;
             let decision = self.decide_now(&[ask(&limited, key)], &Verb::Take(Take::now(cost)))?;
             Ok(self.conclude_throttle(&limited, key, decision, cost))
@@ -239,17 +246,29 @@ impl Engine {
         self.inner.adhoc.throttle(&throttle, &self.inner.store, &self.inner.telemetry)
     }
 
+    /// The answer where everything is switched off: the store is not asked, as for rules from files.
+    #[inline]
+    fn switched_off(&self, throttle: Throttle) -> Option<Decision> {
+        self.inner.book.load().switches().everything_off.then(|| {
+            self.let_through(Fate::SwitchedOff);
+            let (limit, verdict) = (throttle.burst, Verdict::Allow { wait: Micros::ZERO });
+            let full = RuleDecision { verdict, limit, remaining: limit, reset_after: Micros::ZERO, shadow: false };
+            Decision { source: Source::Open, ..Decision::of_one(full, self.inner.store.now()) }
+        })
+    }
+
     #[inline]
     fn conclude_throttle(&self, limited: &Limited, key: &str, mut decision: Decision, cost: u64) -> Decision {
-        limited.meters.count(&decision.rules, &decision, decision.verdict);
         if !decision.is_allowed() {
             let policy = &limited.policy;
             self.inner.telemetry.top_denied.note(policy.domain(), policy.name(), key);
-            let book = self.inner.book.load();
-            if book.switches().everything_off || book.switches().everything_watches {
+            if self.inner.book.load().switches().everything_watches {
+                let watching = decision.rules.iter().map(|rule| RuleDecision { shadow: true, ..*rule });
+                decision.rules = RulesTold::collect(watching.collect::<Vec<_>>());
                 decision.verdict = Verdict::Allow { wait: Micros::ZERO };
             }
         }
+        limited.meters.count(&decision.rules, &decision, decision.verdict);
         self.inner.telemetry.traces().tell(|| Told {
             domain: Some(limited.policy.domain()),
             policy: Some(limited.policy.name()),

@@ -7,13 +7,15 @@
 //! - [`wire`] has the messages, made from `proto/`.
 //! - `decode` and `encode` translate; nothing is decided there.
 //! - `service` asks: what is taken in one step, all or none; what is given back after it.
-//! - `doors` sends each call to its service, within bounds; `connection` keeps connections within theirs.
+//! - `doors` sends each call to its service, within bounds; `room` is what all calls together may take, and `connection`
+//!   keeps connections within theirs.
 
 mod connection;
 mod decode;
 mod doors;
 mod encode;
 mod metadata;
+mod room;
 mod service;
 pub mod wire;
 
@@ -53,7 +55,8 @@ impl Grpc {
         Self { engine, access, fields: Arc::new(Fields::new(headers)), health, calls: CALLS_AT_ONCE }
     }
 
-    /// How many calls may be under way at once, on all connections; further ones are told to come back.
+    /// How many calls may be under way at once, on all connections; further ones are told to come back. A call with a
+    /// message above 64 KiB counts as several.
     #[must_use]
     pub fn calls_at_once(mut self, calls: usize) -> Self {
         self.calls = calls;
@@ -93,7 +96,7 @@ async fn report(reporter: Reporter, health: Health, mut shutdown: Shutdown) {
     reporter.tell(false).await;
 }
 
-/// Each may hold a message of the most bytes there are, so this bounds memory: to half a gigabyte with 64 KiB each.
+/// Each has room for 64 KiB, and what is longer takes the room of others: so this bounds memory, to half a gigabyte.
 const CALLS_AT_ONCE: usize = 8_192;
 
 /// How often health is looked at.

@@ -7,6 +7,7 @@
 //! GET  /v1/openapi.json
 //! ```
 
+mod answering;
 pub mod auth;
 mod body;
 pub(crate) mod problem;
@@ -17,14 +18,12 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{
-    Request, Response,
-    body::Incoming,
-    header::{CONNECTION, HeaderValue},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
 
-pub(crate) use self::route::{bearer, collect};
+pub(crate) use self::{
+    answering::Exchange,
+    route::{READING, bearer, collect, is_reading},
+};
 pub use self::{
     problem::Problem,
     render::{answer_line, name_undecided},
@@ -72,17 +71,15 @@ impl Http {
                 let (http, latency, stopping) = (http.clone(), latency.clone(), stopping.clone());
                 async move {
                     let began = Instant::now();
-                    let version = request.version();
                     let traces = http.0.engine.telemetry().traces();
                     let trace = traces.request(Wire::Http, || route::name(&request), Some(request.headers()));
-                    let mut reply = trace.around(http.answer(request, peer, bounds)).await;
-                    if stopping.has_begun() && version <= http::Version::HTTP_11 {
-                        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    }
+                    let (mut exchange, head) = Exchange::begin(request, bounds);
+                    let request = Request::from_parts(head, exchange.body());
+                    let reply = trace.around(http.answer(request, peer, bounds)).await;
                     latency.observe(began.elapsed().as_secs_f64());
                     let status = reply.status();
                     trace.ended(|| ("http.response.status_code", status.as_u16().into(), status.is_server_error()));
-                    Ok::<_, Infallible>(reply)
+                    Ok::<_, Infallible>(exchange.end(reply, &stopping).await)
                 }
             });
             serve_http(connection, service, bounds, shutdown)

@@ -16,6 +16,7 @@ pub mod health;
 pub mod http;
 pub mod line;
 pub mod listen;
+mod outage;
 pub mod resp;
 pub mod rulebook;
 pub mod sample;
@@ -23,6 +24,7 @@ pub mod security;
 pub mod server;
 pub mod shutdown;
 pub mod telemetry;
+mod text;
 mod watch;
 pub mod wiring;
 

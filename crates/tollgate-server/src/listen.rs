@@ -4,6 +4,7 @@
 //! bind ─▶ accept ─▶ a place is free? ─▶ TLS ─▶ timed stream ─▶ the wire's own code
 //! ```
 
+mod heads;
 mod http;
 mod parting;
 mod stream;
@@ -14,7 +15,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 pub use self::{
@@ -112,13 +113,21 @@ impl Listener {
         let places = Arc::new(Semaphore::new(self.bounds.connections));
         let mut tasks = JoinSet::new();
         let mut begun = shutdown.clone();
+        let mut in_trouble = false;
         loop {
             tokio::select! {
                 accepted = self.socket.accept() => match accepted {
-                    Ok((stream, peer)) => self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks),
+                    Ok((stream, peer)) => {
+                        if std::mem::take(&mut in_trouble) {
+                            tracing::info!(wire = self.wire.name(), "connections are accepted again");
+                        }
+                        self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks);
+                    }
                     // Too many files are open, or the like: what is open will close, and then there is room again.
                     Err(error) => {
-                        tracing::warn!(wire = self.wire.name(), %error, "could not accept a connection");
+                        if !std::mem::replace(&mut in_trouble, true) {
+                            tracing::warn!(wire = self.wire.name(), %error, "no connection can be accepted; it is tried on (said once)");
+                        }
                         sleep(AFTER_TROUBLE).await;
                     }
                 },
@@ -127,7 +136,11 @@ impl Listener {
             }
         }
         // Whoever has connected by now was promised an answer by the system, if not by us.
-        while let Ok(Ok((stream, peer))) = timeout(LAST_CALL, self.socket.accept()).await {
+        let last_call = Instant::now() + LAST_CALL;
+        // The clock is looked at as well: a queue that is never empty would leave no time to hear that it is up.
+        while Instant::now() < last_call
+            && let Ok(Ok((stream, peer))) = timeout_at(last_call, self.socket.accept()).await
+        {
             self.welcome(stream, peer, &places, &shutdown, &serve, &mut tasks);
         }
         drop(self.socket);
@@ -192,5 +205,5 @@ impl Drop for Guest {
 }
 
 const AFTER_TROUBLE: Duration = Duration::from_millis(50);
-/// How long the queue of connections is looked at for a last one.
+/// How long the queue of connections is looked at for the last ones, however many come.
 const LAST_CALL: Duration = Duration::from_millis(20);

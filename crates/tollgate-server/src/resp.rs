@@ -5,7 +5,8 @@
 //! ```
 //!
 //! [`frame`] reads commands, `commands` answers each of them, [`reply`] writes RESP 2 or 3, and `connection` does that
-//! for one client until it leaves; `pipeline` keeps answers in order where a store has to be waited for. docs/resp.md tells users which commands there are.
+//! for one client until it leaves; `pipeline` keeps answers in order where a store has to be waited for, `transaction`
+//! keeps commands until `EXEC`. docs/resp.md tells users which commands there are.
 
 mod commands;
 mod connection;
@@ -14,6 +15,7 @@ pub mod frame;
 mod pipeline;
 pub mod reply;
 mod session;
+mod transaction;
 
 use std::{
     io::ErrorKind,

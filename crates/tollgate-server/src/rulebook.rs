@@ -20,7 +20,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 pub(crate) use self::{
     build::Builder,
     envoy::{Allowed, Limit},
-    key::of_entries,
+    key::{of_entries, of_value},
     limited::Limited,
     native::KEY_ENTRY,
 };
@@ -90,6 +90,13 @@ impl Rulebook {
             }
         };
         Ok(found.unwrap_or(Found::Unmatched))
+    }
+
+    /// Puts entries that come without an order into the one that the rules of a domain know; most rules know none.
+    pub(crate) fn arrange(&self, domain: &str, entries: &mut [(&str, &str)]) {
+        if let Some(Domain::Envoy(rules)) = self.domains.get(domain) {
+            rules.arrange(entries);
+        }
     }
 
     /// Whether any rule file is about this domain.

@@ -7,7 +7,7 @@ mod tokens;
 
 pub(crate) use self::doors::{OpenDoor, open_doors};
 pub use self::{
-    secret::Secret,
+    secret::{AdminToken, Secret},
     tls::{Tls, TlsError, TlsFiles},
-    tokens::{Access, Pass, TokenError, Tokens},
+    tokens::{Access, Pass, TokenDigest, TokenError, Tokens},
 };

@@ -16,9 +16,10 @@ use crate::{
     health::Health,
     http::Http,
     listen::{ListenError, Listener},
+    outage,
     resp::Resp,
     sample::sample_rules,
-    security::{Access, OpenDoor, Tls, TlsError, TokenError, Tokens, open_doors},
+    security::{Access, AdminToken, OpenDoor, Tls, TlsError, TokenError, Tokens, open_doors},
     shutdown::{self, Shutdown},
     telemetry::{Telemetry, TraceError, Wire},
     watch::{Files, Reload, Watched},
@@ -83,7 +84,12 @@ impl Server {
     /// Reads rules, opens the store, takes the ports; when this returns, all of them answer. It stops when `shutdown` says
     /// so; [`finished`](Self::finished) waits for the end.
     pub async fn start(config: ServerConfig, shutdown: Shutdown) -> Result<Self, StartError> {
-        let files = Files { rules: config.rules.clone(), tokens: config.tokens.clone(), tls: config.tls.clone() };
+        let files = Files {
+            rules: config.rules.clone(),
+            tokens: config.tokens.clone(),
+            admin_token: config.admin_token_file.clone(),
+            tls: config.tls.clone(),
+        };
         let before = files.look();
         let rules = if config.rules.is_empty() { sample_rules() } else { read_paths(&config.rules) };
         let rules = rules.map_err(StartError::Rules)?;
@@ -95,7 +101,10 @@ impl Server {
         let mut telemetry = Telemetry::default();
         telemetry.watch_store(store.clone());
         if let Some(traces) = &config.traces {
-            telemetry.trace_to(traces)?;
+            match telemetry.trace_to(traces) {
+                Err(error) if !traces.is_wanted => tracing::warn!("there are no traces: {error}"),
+                started => started?,
+            }
         }
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));
@@ -108,9 +117,19 @@ impl Server {
             tracing::warn!(wire, %address, "{danger}");
         }
         let health = Health::new(engine.clone());
-        let watched = Watched { files, engine: engine.clone(), access: access.clone(), tls: ports.tls.clone() };
+        let admin_token = AdminToken::new(config.admin_token.clone());
+        let watched = Watched {
+            files,
+            engine: engine.clone(),
+            health: health.clone(),
+            access: access.clone(),
+            admin_token: admin_token.clone(),
+            tls: ports.tls.clone(),
+        };
+        tokio::spawn(outage::watch(engine.clone(), shutdown.clone()));
         let reload = watched.start(before, config.look_every, shutdown.clone());
-        let work = tokio::spawn(work(config, ports, engine.clone(), access, health, reload.clone(), shutdown));
+        let admin = Admin::new(engine.clone(), health.clone(), reload.clone(), admin_token);
+        let work = tokio::spawn(work(config, ports, engine.clone(), access, health, admin, shutdown));
         Ok(Self { engine, addresses, reload, work })
     }
 
@@ -167,7 +186,7 @@ async fn work(
     engine: Engine,
     access: Access,
     health: Health,
-    reload: Reload,
+    admin: Admin,
     mut shutdown: Shutdown,
 ) {
     let (stop_data, data_shutdown) = shutdown::channel();
@@ -184,10 +203,7 @@ async fn work(
     if let Some(listener) = ports.resp {
         wires.spawn(Resp::new(engine.clone(), access.clone()).serve(listener, data_shutdown.clone()));
     }
-    let admin = ports.admin.map(|listener| {
-        let admin = Admin::new(engine.clone(), health.clone(), reload, config.admin_token.clone());
-        tokio::spawn(admin.serve(listener, admin_shutdown))
-    });
+    let admin = ports.admin.map(|listener| tokio::spawn(admin.serve(listener, admin_shutdown)));
     shutdown.begun().await;
     health.stops();
     tracing::info!("stopping: what is under way is finished first");

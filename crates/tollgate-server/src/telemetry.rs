@@ -6,10 +6,12 @@ mod metrics;
 mod store;
 mod top;
 pub mod traces;
+mod upkeep;
 
 pub(crate) use self::traces::{Told, Trace};
 pub use self::{
     metrics::{ADHOC, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
     top::{DeniedKey, TopDenied},
-    traces::{TraceConfig, TraceError, Traces},
+    traces::{TraceConfig, TraceError, TraceTls, Traces, shown_endpoint},
+    upkeep::{SecretFile, Upkeep},
 };

@@ -1,7 +1,8 @@
 //! Rule files, tokens and certificates, read anew when they change.
 //!
 //! Files are looked at now and then instead of watched: editors, configuration tools and Kubernetes replace them in ways
-//! that watchers miss. A change must look the same twice before it is read, so that a file half written is left alone.
+//! that watchers miss. A change must look the same twice before it is read, so that a file half written is left alone; what
+//! never rests is read all the same after a while.
 
 use std::{
     fs,
@@ -10,12 +11,14 @@ use std::{
 };
 
 use tokio::{sync::mpsc, time::sleep};
-use tollgate_rules::read_paths;
+use tollgate_rules::{Format, read_paths};
 
 use crate::{
     engine::Engine,
-    security::{Access, Tls, TlsFiles, Tokens},
+    health::Health,
+    security::{Access, AdminToken, Secret, Tls, TlsFiles, Tokens},
     shutdown::Shutdown,
+    telemetry::SecretFile,
 };
 
 /// What is looked at.
@@ -23,6 +26,7 @@ use crate::{
 pub(crate) struct Files {
     pub(crate) rules: Vec<PathBuf>,
     pub(crate) tokens: Option<PathBuf>,
+    pub(crate) admin_token: Option<PathBuf>,
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -31,7 +35,9 @@ pub(crate) struct Files {
 pub(crate) struct Watched {
     pub(crate) files: Files,
     pub(crate) engine: Engine,
+    pub(crate) health: Health,
     pub(crate) access: Access,
+    pub(crate) admin_token: AdminToken,
     pub(crate) tls: Vec<Tls>,
 }
 
@@ -59,10 +65,12 @@ impl Files {
         for path in &self.rules {
             files.push(path.clone());
             if let Ok(entries) = fs::read_dir(path) {
-                files.extend(entries.flatten().map(|entry| entry.path()));
+                files
+                    .extend(entries.flatten().map(|entry| entry.path()).filter(|file| Format::of_path(file).is_some()));
             }
         }
         files.extend(self.tokens.clone());
+        files.extend(self.admin_token.clone());
         if let Some(TlsFiles { cert, key, client_ca }) = &self.tls {
             files.extend([cert.clone(), key.clone()]);
             files.extend(client_ca.clone());
@@ -79,6 +87,7 @@ impl Watched {
         let (sender, mut requests) = mpsc::channel(1);
         tokio::spawn(async move {
             let mut before = in_force.clone();
+            let mut restless = 0;
             loop {
                 let asked = tokio::select! {
                     () = shutdown.begun() => return,
@@ -87,9 +96,12 @@ impl Watched {
                 };
                 let files = self.files.clone();
                 let Ok(now) = tokio::task::spawn_blocking(move || files.look()).await else { continue };
-                let settled = now == before;
+                let is_change = now != in_force;
+                restless = if is_change { restless + 1 } else { 0 };
+                let settled = now == before || restless >= MOST_LOOKS;
                 before = now.clone();
-                if asked || (settled && now != in_force) {
+                if asked || (settled && is_change) {
+                    restless = 0;
                     let (this, was, is) = (self.clone(), in_force.clone(), now.clone());
                     let _ = tokio::task::spawn_blocking(move || this.reload(asked, &was, &is)).await;
                     in_force = now;
@@ -106,7 +118,7 @@ impl Watched {
             };
             asked || of(was) != of(is)
         };
-        let Files { rules, tokens, tls } = &self.files;
+        let Files { rules, tokens, admin_token, tls } = &self.files;
         if !rules.is_empty() && changed(rules) {
             match self.engine.load(read_paths(rules)) {
                 Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
@@ -116,37 +128,55 @@ impl Watched {
         if let Some(file) = tokens
             && changed(std::slice::from_ref(file))
         {
-            match Tokens::read(file) {
-                Ok(tokens) => {
-                    self.access.renew(tokens);
-                    tracing::info!("the tokens were read again");
-                }
-                Err(error) => tracing::error!("the tokens before stay in force: {error}"),
-            }
+            let read = Tokens::read(file).map(|tokens| self.access.renew(tokens));
+            self.tell(SecretFile::Tokens, "the tokens", read);
+        }
+        if let Some(file) = admin_token
+            && changed(std::slice::from_ref(file))
+        {
+            let read = Secret::from_file(file).map(|token| self.admin_token.renew(token));
+            let read = read.map_err(|error| format!("{}: {error}", file.display()));
+            self.tell(SecretFile::AdminToken, "the admin token", read);
         }
         if let Some(TlsFiles { cert, key, client_ca }) = tls {
             let files: Vec<PathBuf> = [cert, key].into_iter().chain(client_ca).cloned().collect();
             if changed(&files) {
-                for tls in &self.tls {
-                    match tls.renew() {
-                        Ok(()) => tracing::info!("the certificates were read again"),
-                        Err(error) => tracing::error!("the certificates before stay in force: {error}"),
-                    }
-                }
+                // The ports differ in what is spoken inside, not in their files: what fails for one fails for all.
+                let read = self.tls.iter().try_for_each(Tls::renew);
+                self.tell(SecretFile::Certificates, "the certificates", read);
             }
         }
     }
+
+    /// Says how the reading of a secret went, in the log and to whoever asks whether the server is ready.
+    fn tell<E: std::fmt::Display>(&self, what: SecretFile, name: &str, read: Result<(), E>) {
+        let problem = read
+            .err()
+            .map(|error| format!("{name} could not be read again, and what was there before stays in force: {error}"));
+        match &problem {
+            None => tracing::info!("read again: {name}"),
+            Some(problem) => tracing::error!("{problem}"),
+        }
+        self.health.secret_read(what, problem);
+    }
 }
 
-/// Through links, because what they point to is what is read.
+/// Through links, because what they point to is what is read. Of a directory it counts that it is there: its files are
+/// looked at by themselves.
 fn facts(file: &Path) -> Option<(SystemTime, u64, u64)> {
     let facts = fs::metadata(file).ok()?;
+    if facts.is_dir() {
+        return Some((SystemTime::UNIX_EPOCH, 0, 0));
+    }
     #[cfg(unix)]
     let number = std::os::unix::fs::MetadataExt::ino(&facts);
     #[cfg(not(unix))]
     let number = 0;
     Some((facts.modified().ok()?, facts.len(), number))
 }
+
+/// A change that looks different each time is read after so many looks.
+const MOST_LOOKS: u32 = 6;
 
 #[cfg(test)]
 #[path = "watch_tests.rs"]

@@ -2,8 +2,8 @@
 
 use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Verb};
 use tollgate_memory::{Clock, InstalledPolicy, ManualClock, MemoryConfig, MemoryStore, SystemClock};
-pub use tollgate_redis::AddressError as StoreAddressError;
 use tollgate_redis::{Address, RedisConfig, RedisPolicy, RedisStore};
+pub use tollgate_redis::{AddressError as StoreAddressError, Standing};
 
 use smallvec::SmallVec;
 
@@ -42,6 +42,8 @@ pub struct StoreHealth {
     pub evicted: u64,
     /// Decisions for keys that found no room.
     pub overflowed: u64,
+    /// Whether it can decide.
+    pub standing: Standing,
     /// What last kept the server from deciding, and how many seconds ago that was.
     pub last_failure: Option<(f64, String)>,
     /// Counts by name, of the way to the server.
@@ -101,6 +103,7 @@ impl Storage {
                 let counts = store.counts();
                 StoreHealth {
                     kind: "redis",
+                    standing: store.standing(),
                     last_failure: store.last_failure().map(|(ago, what)| (ago.as_secs_f64(), what)),
                     counts: vec![
                         ("decided_by_store", counts.decided_by_store),
@@ -120,6 +123,18 @@ impl Storage {
                 }
             }
         }
+    }
+}
+
+impl StoreHealth {
+    /// Whether it answers, all of it or a part.
+    pub fn answers(&self) -> bool {
+        !matches!(self.standing, Standing::Away(_))
+    }
+
+    /// How often a node was found to leave too many calls without an answer.
+    pub(crate) fn breaker_opened(&self) -> u64 {
+        self.counts.iter().find(|(name, _)| *name == "breaker_opened").map_or(0, |(_, count)| *count)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use prost_types::{FileDescriptorSet, field_descriptor_proto::Type};
 use protox::Compiler;
 
 /// Everything that is made: one file of code per package, and the descriptors that reflection hands out.
@@ -61,11 +62,13 @@ fn make(protos: &Path, out: &Path) {
         .open_file(&root)
         .unwrap_or_else(|error| panic!("{error:?}"));
     let mut descriptors = compiler.file_descriptor_set();
+    let mut in_rust = descriptors.clone();
+    value_as_bytes(&mut in_rust);
     tonic_prost_build::configure()
         // Connecting is for whoever has the client; the server needs none of it.
         .build_transport(false)
         .out_dir(out)
-        .compile_fds(descriptors.clone())
+        .compile_fds(in_rust)
         .expect("code for the messages");
     fs::rename(out.join("envoy.r#type.v3.rs"), out.join("envoy.type.v3.rs")).expect("a name without Rust's spelling");
 
@@ -74,4 +77,15 @@ fn make(protos: &Path, out: &Path) {
         file.source_code_info = None;
     }
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors)).expect("the descriptors");
+}
+
+/// A descriptor entry's value is a string to whoever asks, and bytes to us: it holds what a client wrote into a header,
+/// proxies pass that on whether it is UTF-8 or not, and a message with a bad string in it could not be read at all.
+fn value_as_bytes(descriptors: &mut FileDescriptorSet) {
+    let messages = descriptors.file.iter_mut().flat_map(|file| &mut file.message_type);
+    let nested = messages.filter(|message| message.name() == "RateLimitDescriptor").flat_map(|it| &mut it.nested_type);
+    let fields = nested.filter(|message| message.name() == "Entry").flat_map(|entry| &mut entry.field);
+    let mut values: Vec<_> = fields.filter(|field| field.name() == "value").collect();
+    let [value] = values.as_mut_slice() else { panic!("one field RateLimitDescriptor.Entry.value: {values:?}") };
+    value.set_type(Type::Bytes);
 }

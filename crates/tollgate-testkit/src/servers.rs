@@ -39,7 +39,7 @@ pub use builder::RedisBuilder;
 pub use cluster::{Cluster, ClusterBuilder, SlotMove};
 pub use envoy::EnvoyServer;
 pub use fake_clock::FakeClock;
-pub use http::{HttpReply, http_get};
+pub use http::{HttpReply, http_get, http_get_bytes};
 pub use parts::{Binary, Part, require};
 pub use process::Process;
 pub use proxy::FaultProxy;

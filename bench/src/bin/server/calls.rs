@@ -29,7 +29,7 @@ struct Call {
 /// One descriptor with one entry.
 pub(crate) fn ours() -> Calls {
     let message = |key: usize| {
-        let entry = Entry { key: "key".into(), value: format!("user:{key:07}") };
+        let entry = Entry { key: "key".into(), value: format!("user:{key:07}").into() };
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         framed(&RateLimitRequest { domain: "bench".into(), descriptors: vec![descriptor], hits_addend: 1 })
     };

@@ -237,6 +237,7 @@ impl ServeArgs {
             admin_tls: self.admin_tls,
             tokens: self.tokens.clone(),
             admin_token,
+            admin_token_file: self.admin_token_file.clone(),
             bounds: Bounds {
                 connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 drain: seconds(self.drain),

@@ -5,11 +5,43 @@ use std::{
     net::SocketAddr,
 };
 
-use tollgate_server::{config::ServerConfig, server::Server, wiring::Storage};
+use tollgate_server::{config::ServerConfig, server::Server, telemetry::shown_endpoint, wiring::Storage};
 
+use super::args::LogFormat;
 use crate::report::counted;
 
-pub(super) fn print(config: &ServerConfig, server: &Server) -> io::Result<()> {
+pub(super) fn print(format: LogFormat, config: &ServerConfig, server: &Server) -> io::Result<()> {
+    match format {
+        LogFormat::Text => for_people(config, server),
+        LogFormat::Json => for_programs(config, server),
+    }
+}
+
+/// One object on one line, like the log that it stands beside.
+fn for_programs(config: &ServerConfig, server: &Server) -> io::Result<()> {
+    let book = server.engine.rulebook();
+    let of = |address: Option<SocketAddr>| address.map(|address| address.to_string());
+    let addresses = server.addresses;
+    let greeting = serde_json::json!({
+        "level": "INFO",
+        "message": "tollgate serves",
+        "version": env!("CARGO_PKG_VERSION"),
+        "store": Storage::shown(config.store.expose()),
+        "rules": config.rules.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        "domains": book.domains(),
+        "policies": book.policies().len(),
+        "tls": config.tls.is_some(),
+        "http": of(addresses.http),
+        "grpc": of(addresses.grpc),
+        "resp": of(addresses.resp),
+        "admin": of(addresses.admin),
+    });
+    let mut out = io::stdout().lock();
+    writeln!(out, "{greeting}")?;
+    out.flush()
+}
+
+fn for_people(config: &ServerConfig, server: &Server) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let book = server.engine.rulebook();
     let store = Storage::shown(config.store.expose());
@@ -41,7 +73,7 @@ pub(super) fn print(config: &ServerConfig, server: &Server) -> io::Result<()> {
     let admin = if config.admin_tls { "https" } else { "http" };
     tell("admin", addresses.admin, &|address| format!("{admin}://{address}/ · dashboard; /metrics /healthz /readyz"))?;
     if let Some(traces) = &config.traces {
-        writeln!(out, "  traces {}", traces.endpoint)?;
+        writeln!(out, "  traces {}", shown_endpoint(&traces.endpoint))?;
     }
     if config.rules.is_empty() {
         writeln!(out, "  rules  your own: tollgate serve --rules FILE|DIR; an edit is in force within a second")?;

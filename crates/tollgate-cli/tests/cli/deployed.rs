@@ -61,7 +61,7 @@ fn the_unit_starts_a_server_that_serves() {
     let words: Vec<&str> =
         words[1..].iter().map(|word| if *word == "/etc/tollgate/rules" { "rules" } else { word }).collect();
     let server = Running::launch(&desk, &words, &FREE);
-    assert!(server.greeting.contains("rules: 1 policy (api)"), "{}", server.greeting);
+    assert!(server.greeting.contains(r#"["rules"]: 1 (["api"])"#), "{}", server.greeting);
     are_known(&variables(&unit));
 }
 
@@ -69,7 +69,15 @@ fn the_unit_starts_a_server_that_serves() {
 #[test]
 fn the_unit_waits_for_the_end_and_reloads_by_the_right_signal() {
     let unit = read(UNIT);
-    assert_eq!(directive(&unit, "ExecReload"), ["/bin/kill -HUP $MAINPID"]);
+    let check = "/usr/local/bin/tollgate config check /etc/tollgate/rules";
+    assert_eq!(directive(&unit, "ExecStartPre"), [check]);
+    assert_eq!(directive(&unit, "ExecReload"), [check, "/bin/kill -HUP $MAINPID"]);
+    let desk = Desk::new();
+    fs::create_dir(desk.path("rules")).unwrap();
+    for (rules, code) in [(RULES.to_owned(), 0), (RULES.replace("limit: 2", "limit: 0"), 1)] {
+        fs::write(desk.path("rules/api.yaml"), rules).unwrap();
+        assert_eq!(desk.run(&["config", "check", "rules"]).code, code, "a mistake is told to systemctl");
+    }
     assert_eq!(directive(&unit, "Type"), ["exec"], "nobody is notified");
     let help = Desk::new().run(&["serve", "--help"]).out;
     let default = |flag: &str| -> u32 {
@@ -93,7 +101,7 @@ fn systemd_understands_every_line_of_the_unit() {
         String::from_utf8(run.stderr).unwrap() + &String::from_utf8(run.stdout).unwrap()
     };
     // The program is not installed where the unit says.
-    let unit = read(UNIT).replace("/usr/local/bin/tollgate serve", concat!(env!("CARGO_BIN_EXE_tollgate"), " serve"));
+    let unit = read(UNIT).replace("/usr/local/bin/tollgate ", concat!(env!("CARGO_BIN_EXE_tollgate"), " "));
     assert_eq!(analyze(unit.clone()), "", "no complaints");
     let told = analyze(unit.replace("ProtectHome=", "ProtectHose="));
     assert!(told.contains("ProtectHose"), "it does look: {told}");
@@ -151,7 +159,8 @@ fn what_the_image_copies_exists() {
         if from == "--from=build" {
             // Where cargo puts the program of the package that is built above, by its name.
             assert!(
-                image.contains("cargo build --release --locked -p tollgate-cli\n") && image.contains("WORKDIR /src\n")
+                image.contains("cargo build --release --locked -p tollgate-cli --features \"$FEATURES\"\n")
+                    && image.contains("WORKDIR /src\n")
             );
             assert!(rest.contains("/src/target/release/tollgate /usr/local/bin/tollgate"), "{rest}");
             let manifest = read("crates/tollgate-cli/Cargo.toml");

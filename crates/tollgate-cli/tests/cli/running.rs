@@ -60,6 +60,10 @@ impl Running {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none(), "{ended:?}: {}", server.log());
             server.greeting = fs::read_to_string(&server.out).unwrap();
+            if server.greeting.starts_with('{') && server.greeting.ends_with('\n') {
+                server.greeting = for_people(&server.greeting);
+                return true;
+            }
             // The last line, which tells of rules only to those who brought none.
             let last = if server.greeting.contains("the sample rules") { "\n  rules " } else { "\n  admin " };
             server.greeting.split_once(last).is_some_and(|(_, rest)| rest.ends_with('\n'))
@@ -138,3 +142,15 @@ fn authority(line: &str) -> &str {
 
 /// Far above what any start or end takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A greeting for programs, put as one for people.
+fn for_people(greeting: &str) -> String {
+    let told: serde_json::Value = serde_json::from_str(greeting).unwrap();
+    let mut lines = format!("tollgate · {}: {} ({})\n", told["rules"], told["policies"], told["domains"]);
+    for wire in ["http", "grpc", "resp", "admin"] {
+        if let Some(address) = told[wire].as_str() {
+            lines.push_str(&format!("  {wire:<6} {}{address}/\n", if wire == "grpc" { "" } else { "http://" }));
+        }
+    }
+    lines
+}

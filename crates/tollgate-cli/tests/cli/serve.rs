@@ -84,7 +84,6 @@ fn mistakes_on_the_command_line_are_told_before_anything_starts() {
         (&["--max-connections", "0"], "1..="),
         (&["--nodes", "0"], "1..="),
         (&["--auth-proxies", "33"], "0..=32"),
-        (&["--http", "off", "--admin", "off"], "every port is off"),
         (&["--tokens", "none"], "none: could not be read"),
         (&["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem"),
         (&["--log", "=loud"], "--log"),
@@ -94,6 +93,18 @@ fn mistakes_on_the_command_line_are_told_before_anything_starts() {
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{words:?}");
         assert!(run.complaints.contains(part), "{words:?}: {}", run.complaints);
     }
+    let run = desk.run(&["serve", "--http", "off", "--admin", "off", "--grpc", "off", "--resp", "off"]);
+    assert!(run.code == 2 && run.complaints.contains("every port is off"), "{}", run.complaints);
+}
+
+/// A secret that got lost on its way is no reason to let everybody in.
+#[test]
+fn an_empty_admin_token_is_refused() {
+    let desk = Desk::new();
+    let mut command = desk.command(&["serve", "--http", "0", "--grpc", "off", "--resp", "off"]);
+    let run = command.env("TOLLGATE_ADMIN_TOKEN", "").output().unwrap();
+    let complaints = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.code() == Some(2) && complaints.contains("TOLLGATE_ADMIN_TOKEN is empty"), "{complaints}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -20,6 +21,16 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig,
+        crypto::aws_lc_rs,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::WebPkiClientVerifier,
+    },
+};
+use tollgate_testkit::servers::Certificates;
 use tonic::{Request, Response, Status};
 
 /// A collector of one's own, on a free port of loopback. Ends when dropped.
@@ -45,6 +56,26 @@ impl TraceService for Received {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// One behind TLS that asks whoever comes for a certificate.
+    pub(crate) fn secured(certificates: &Certificates) -> Self {
+        let read = |file: PathBuf| CertificateDer::pem_file_iter(file).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+        let mut trusted = RootCertStore::empty();
+        trusted.add_parsable_certificates(read(certificates.ca()));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), Arc::clone(&provider)).build().unwrap();
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let key = PrivateKeyDer::from_pem_file(certificates.server_key()).unwrap();
+        let config = config.with_client_cert_verifier(clients);
+        let mut config = config.with_single_cert(read(certificates.server_cert()), key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Self::with(Some(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    fn with(tls: Option<TlsAcceptor>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let (address, received) = (listener.local_addr().unwrap(), Received::default());
@@ -53,7 +84,15 @@ impl Collector {
             while let Ok((stream, _)) = listener.accept().await {
                 let service = TowerToHyperService::new(service.clone());
                 let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+                let Some(tls) = tls.clone() else {
+                    tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+                    continue;
+                };
+                tokio::spawn(async move {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                    }
+                });
             }
         });
         Self { address, received, _runtime: runtime }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use tollgate_server::grpc::wire::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
-use tollgate_testkit::servers::RedisServer;
+use tollgate_testkit::servers::{Certificates, RedisServer, wait_until};
 use tonic::transport::Endpoint;
 
 use crate::{
     collector::{Collector, told},
-    server::Server,
+    server::{PATIENCE, Server},
 };
 
 /// A caller who traces, by the example of the W3C's recommendation.
@@ -120,6 +120,37 @@ fn each_wire_makes_a_span_with_the_store_call_below_it_and_no_key_in_it() {
     assert_eq!(collector.sender()["service.name"], "tollgate");
     let bytes = collector.bytes();
     assert!(!bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()), "the key was sent");
+}
+
+/// As OpenTelemetry's variables say it: an authority of one's own, and who we are.
+#[test]
+fn a_collector_behind_tls_is_reached_by_the_files_that_the_environment_names() {
+    let certificates = Certificates::new();
+    let collector = Collector::secured(&certificates);
+    let name = |file: std::path::PathBuf| file.to_str().unwrap().to_owned();
+    let (ca, wrong) = (name(certificates.ca()), name(certificates.wrong_ca()));
+    let (cert, key) = (name(certificates.client_cert()), name(certificates.client_key()));
+    let endpoint = format!("localhost:{}", collector.address.port());
+    let environment = |ca: &str| {
+        let names = ["ENDPOINT", "TRACES_CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"];
+        let values = [endpoint.as_str(), ca, &cert, &key];
+        names
+            .into_iter()
+            .zip(values)
+            .map(|(name, value)| (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    for (ca, outcome) in [(&wrong, "lost"), (&ca, "sent")] {
+        let environment = environment(ca);
+        let mut variables: Vec<(&str, &str)> =
+            environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        variables.push(("OTEL_BSP_SCHEDULE_DELAY", "50"));
+        let server = Server::start(&[], &variables);
+        server.check("u", &[]);
+        let count = format!("tollgate_spans_total{{outcome=\"{outcome}\"}}");
+        wait_until(outcome, PATIENCE, || server.metric(&count) == 2);
+    }
+    assert_eq!(collector.spans().len(), 2);
 }
 
 #[test]

@@ -13,14 +13,14 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 /// One piece of work, running or not. Ends with its owner.
 #[derive(Debug, Default)]
-pub(super) struct Background {
+pub(crate) struct Background {
     is_running: Arc<AtomicBool>,
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl Background {
     /// Starts the work unless it is running. Outside of a runtime nothing happens; the next caller tries again.
-    pub(super) fn ensure<W>(&self, work: impl FnOnce() -> W)
+    pub(crate) fn ensure<W>(&self, work: impl FnOnce() -> W)
     where
         W: Future<Output = ()> + Send + 'static,
     {

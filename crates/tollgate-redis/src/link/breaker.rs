@@ -82,7 +82,9 @@ impl Breaker {
             (State::Closed(tally), Event::Failed | Event::ProbeFailed) => {
                 tally.failed(now);
                 if tally.is_sick(&self.settings) {
-                    self.state = self.open(now);
+                    // Many callers at once may have met one short pause, so the first look comes soon.
+                    let soon = self.random.between(self.settings.probe_min / 5, self.settings.probe_min / 2);
+                    self.state = State::Open { probe_at: now + soon };
                     return Some(Change::Opened);
                 }
             }

@@ -17,7 +17,7 @@ use super::{
     dial::DialError,
     error::NotRun,
     fate::Redirect,
-    node::{Common, Node, Whereabouts},
+    node::{Common, NOT_YET, Node, Whereabouts},
 };
 use crate::address::HostPort;
 
@@ -94,6 +94,15 @@ impl Cluster {
         let mut nodes: Vec<_> = self.shared.nodes.lock().values().cloned().collect();
         nodes.sort_by_key(|node| node.place());
         nodes
+    }
+
+    /// Why nobody knows whom to ask.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match &*self.shared.view.borrow() {
+            View::Known(_) => None,
+            View::Lost(why) => Some(why.to_string()),
+            View::Asking => Some(NOT_YET.to_owned()),
+        }
     }
 
     /// Where to look when nothing else is known.

@@ -94,7 +94,7 @@ pub(crate) struct NodeState {
     /// Where it is, or was last.
     pub(crate) place: HostPort,
     pub(crate) is_connected: bool,
-    /// Nothing wrong, or what is.
+    /// Nothing wrong, or what is: no connection, or a breaker that is open.
     pub(crate) trouble: Option<String>,
     pub(crate) is_breaker_closed: bool,
     /// What its clock shows, and how far off that may be.
@@ -170,12 +170,21 @@ impl Node {
     }
 
     pub(super) fn state(&self) -> NodeState {
-        let trouble = match &*self.shared.line.borrow() {
-            Line::Dialing | Line::Up(_) => None,
-            Line::Down(error) => Some(error.to_string()),
-        };
         let (place, is_connected, clock) = (self.place(), self.is_connected(), self.clock());
-        let is_breaker_closed = self.shared.health.lock().breaker.is_closed();
+        let (is_breaker_closed, is_known) = {
+            let health = self.shared.health.lock();
+            (health.breaker.is_closed(), health.heard.is_some())
+        };
+        let trouble = match &*self.shared.line.borrow() {
+            Line::Down(error) => Some(error.to_string()),
+            Line::Dialing if !is_known => Some(NOT_YET.to_owned()),
+            // A connection that is being replaced is no news: the dial that follows will tell.
+            Line::Dialing | Line::Up(_) if is_breaker_closed => None,
+            Line::Dialing | Line::Up(_) => {
+                let deadline = self.shared.common.settings.deadline;
+                Some(format!("too many calls had no answer within {deadline:?}; left alone until it is well again"))
+            }
+        };
         NodeState { place, is_connected, trouble, is_breaker_closed, clock }
     }
 
@@ -290,3 +299,6 @@ impl Shared {
         }
     }
 }
+
+/// Of a server that has not been heard of since the start.
+pub(super) const NOT_YET: &str = "it has not answered yet";

@@ -8,7 +8,7 @@ use super::{
     Whom,
     cluster::Cluster,
     dial::{DialError, Dialer},
-    node::{Common, Node, Whereabouts},
+    node::{Common, Node, NodeState, Whereabouts},
     sentinel::Sentinels,
     settings::LinkSettings,
     slots::slot_of,
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     address::{Address, HostPort, Topology},
     counters::Counters,
+    standing::Standing,
 };
 
 /// One node that answers for everything, or a cluster of them.
@@ -53,6 +54,21 @@ impl Route {
         match self {
             Self::Single(node) => vec![node.clone()],
             Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    /// Whether there is somebody to ask. A cluster is away when all of it is.
+    pub(super) fn standing(&self) -> Standing {
+        let told = |state: NodeState| Some(format!("{}: {}", state.place, state.trouble?));
+        match self {
+            Self::Single(node) => told(node.state()).map_or(Standing::Well, Standing::Away),
+            Self::Cluster(cluster) => {
+                if let Some(why) = cluster.trouble() {
+                    return Standing::Away(why);
+                }
+                let nodes = cluster.nodes();
+                Standing::of_nodes(nodes.len(), nodes.iter().filter_map(|node| told(node.state())))
+            }
         }
     }
 

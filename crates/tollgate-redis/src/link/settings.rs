@@ -36,7 +36,8 @@ pub struct BreakerSettings {
     pub calls_to_judge: u32,
     /// In percent. This share of failures among them opens it, too.
     pub failing_share: u32,
-    /// While open, the node is asked how it is after a pause of anything from `probe_min` to `probe_max`.
+    /// While open, the node is asked how it is after a pause of anything from `probe_min` to `probe_max`; the first time
+    /// sooner, from a fifth to half of `probe_min`.
     pub probe_min: Duration,
     /// See [`Self::probe_min`].
     pub probe_max: Duration,

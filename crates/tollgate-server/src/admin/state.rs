@@ -62,7 +62,7 @@ struct StoreState {
     bytes: u64,
     evicted: u64,
     overflowed: u64,
-    /// Whether it has done so of late.
+    /// Whether it does, or a part of it.
     answers: bool,
     last_failure: Option<String>,
     /// What happened on the way to it, by event.

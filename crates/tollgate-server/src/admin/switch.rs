@@ -84,11 +84,30 @@ pub(super) fn turn(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
         (Some(target), How::Enforce) => _ = switches.watching.remove(target),
     });
     let switches = turned.map_err(|error| Problem::from(AskError::from(error)))?;
-    tracing::warn!(turn = ?wanted.turn, ?target, "a switch was turned");
+    let (turn, target) = (wanted.turn.name(), wanted.shown());
+    tracing::warn!(turn, target, "a switch was turned");
     Ok(json(&of(&switches)))
 }
 
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Watch => "watch",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
 impl Turn {
+    /// What was named, for the log.
+    fn shown(&self) -> String {
+        let named: Vec<&str> =
+            [&self.domain, &self.policy, &self.rule].into_iter().flatten().map(String::as_str).collect();
+        if named.is_empty() { "everything".to_owned() } else { named.join("/") }
+    }
+
     /// What is meant, if it is there: a switch for a misspelt rule would do nothing, on the worst day to do nothing.
     fn target(&self, book: &Rulebook) -> Result<Option<Target>, Problem> {
         let (domain, policy) = match (&self.domain, &self.policy, &self.rule) {
@@ -98,14 +117,24 @@ impl Turn {
                 return Err(Problem::bad_request("name the domain and the policy, or none of them to mean everything"));
             }
         };
-        // A rule that is off is not among a policy's rules any more, so switches are looked at as well.
+        let target = Target { domain: domain.clone(), policy: policy.clone(), rule: self.rule.clone() };
+        let switches = book.switches();
+        // What was turned can be turned back, also when its policy or its rule has gone since.
+        let is_turned_back = match self.turn {
+            How::On => switches.off.contains(&target),
+            How::Enforce => switches.watching.contains(&target),
+            How::Off | How::Watch => false,
+        };
+        if is_turned_back {
+            return Ok(Some(target));
+        }
         let known = book.policies().into_iter().find(|known| known.domain() == domain && known.name() == policy);
         let Some(known) = known else {
             return Err(Problem::bad_request(format!("there is no policy \"{policy}\" in the domain \"{domain}\"")));
         };
-        let target = Target { domain: domain.clone(), policy: policy.clone(), rule: self.rule.clone() };
+        // A rule that is off is not among a policy's rules any more.
         let rule_is_known = self.rule.as_ref().is_none_or(|rule| known.position(rule).is_some());
-        if !rule_is_known && !book.switches().off.iter().any(|off| off.domain == *domain && off.policy == *policy) {
+        if !rule_is_known && !switches.off.contains(&target) {
             let names: Vec<&str> = known.rules().iter().map(|rule| rule.name()).collect();
             let names = names.join(", ");
             return Err(Problem::bad_request(format!("the policy \"{policy}\" has no such rule; it has {names}")));

@@ -112,7 +112,11 @@ impl<K: Clone + Eq + Hash> Table<K> {
             return Ok(Arc::clone(limited));
         }
         if known.len() >= MAX_ADHOC {
-            telemetry.refused_numbers.inc();
+            if telemetry.refused_numbers.inc() == 0 {
+                tracing::warn!(
+                    "{MAX_ADHOC} different limits have come with requests; further ones are refused (said once)"
+                );
+            }
             let message = format!(
                 "more than {MAX_ADHOC} different limits have come with requests; use fewer, or put them into a rule file"
             );
@@ -131,7 +135,7 @@ fn limited(
     install: impl FnOnce(Policy) -> Result<StoredPolicy, StoreError>,
     telemetry: &Telemetry,
 ) -> Result<Limited, AskError> {
-    let policy = policy.map_err(|error| AskError::Bad(error.to_string()))?;
+    let policy = policy.map_err(|error| AskError::Bad(format!("the numbers that came with the call: {error}")))?;
     Ok(Limited {
         stored: install(policy.clone())?,
         meters: telemetry.adhoc_meters(&policy),

@@ -99,6 +99,7 @@ impl Engine {
         let mut switches = managed.switches.clone();
         change(&mut switches);
         self.publish(&managed.files, &switches, &managed.exempt, managed.carry)?;
+        self.inner.telemetry.upkeep.switched(&switches);
         managed.switches = switches.clone();
         Ok(switches)
     }

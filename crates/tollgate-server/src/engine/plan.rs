@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Deref, sync::Arc};
 use smallvec::SmallVec;
 use tollgate_core::{Ask, Decision, Micros, RuleDecision, Store, Verdict};
 
-use super::{Answer, AskError, Engine, Fate, Question, Subject, SubjectAnswer, Who, question::check_length};
+use super::{Answer, AskError, Engine, Fate, Question, Subject, SubjectAnswer, Who};
 use crate::{
     rulebook::{Allowed, Found, KEY_ENTRY, Limit, Limited, Rulebook, of_entries},
     wiring::StoredPolicy,
@@ -69,11 +69,11 @@ impl<'q> Plan<'q> {
                     None
                 }
                 (None, Found::Policy(limited, key)) => {
-                    plan.add(Held::Book(limited), key, subject, engine)?;
+                    plan.add(Held::Book(limited), key, subject, engine);
                     None
                 }
                 (None, Found::Limit(limit, key)) => {
-                    plan.add_limit(limit, key, subject, engine)?;
+                    plan.add_limit(limit, key, subject, engine);
                     Some(limit)
                 }
                 (None, Found::Unmatched | Found::UnknownDomain) => {
@@ -110,15 +110,7 @@ impl<'q> Plan<'q> {
     }
 
     #[inline]
-    fn add(
-        &mut self,
-        limited: Held<'q>,
-        key: Cow<'q, str>,
-        subject: &Subject<'_>,
-        engine: &Engine,
-    ) -> Result<(), AskError> {
-        // Several values together may be longer than each of them may.
-        check_length("the key", &key, tollgate_core::bounds::MAX_KEY_BYTES)?;
+    fn add(&mut self, limited: Held<'q>, key: Cow<'q, str>, subject: &Subject<'_>, engine: &Engine) {
         let limited = match limited {
             Held::Book(book) => Held::Book(book.for_key(&key, || engine.now())),
             shared => shared,
@@ -131,7 +123,7 @@ impl<'q> Plan<'q> {
             engine.let_through(Fate::SwitchedOff);
             answer.fate = Fate::SwitchedOff;
             self.subjects.push((answer, None));
-            return Ok(());
+            return;
         }
         let same = |place: &Place<'_>| Arc::ptr_eq(&place.limited.policy, &limited.policy) && place.key == key;
         let position = match self.places.iter().position(same) {
@@ -146,16 +138,9 @@ impl<'q> Plan<'q> {
             }
         };
         self.subjects.push((answer, Some(position)));
-        Ok(())
     }
 
-    fn add_limit(
-        &mut self,
-        limit: &'q Limit,
-        key: Cow<'q, str>,
-        subject: &Subject<'_>,
-        engine: &Engine,
-    ) -> Result<(), AskError> {
+    fn add_limit(&mut self, limit: &'q Limit, key: Cow<'q, str>, subject: &Subject<'_>, engine: &Engine) {
         let cost = subject.cost.unwrap_or(1);
         match &limit.allowance {
             Allowed::Everything => {
@@ -171,13 +156,12 @@ impl<'q> Plan<'q> {
                 }
                 self.subjects.push((answer, None));
             }
-            Allowed::As(limited) => self.add(Held::Book(limited), key, subject, engine)?,
+            Allowed::As(limited) => self.add(Held::Book(limited), key, subject, engine),
         }
         if let Some((answer, _)) = self.subjects.last_mut() {
             answer.quota_mode = limit.quota_mode;
             answer.written = limit.written;
         }
-        Ok(())
     }
 
     /// Numbers that came with the request: a window of their own for the whole descriptor.
@@ -195,7 +179,7 @@ impl<'q> Plan<'q> {
             Who::Descriptor(entries) => of_entries(entries),
             Who::Key(key) => of_entries(&[(KEY_ENTRY, key)]),
         };
-        self.add(Held::Shared(limited), Cow::Owned(key), subject, engine)?;
+        self.add(Held::Shared(limited), Cow::Owned(key), subject, engine);
         if let Some((answer, _)) = self.subjects.last_mut() {
             answer.written = Some(limit);
         }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     LeaseId, Micros,
-    bounds::{MAX_KEY_BYTES, MAX_PERMITS, MAX_WAIT},
+    bounds::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_PERMITS, MAX_WAIT},
 };
 use tollgate_rules::EnvoyUnit;
 
@@ -33,7 +33,7 @@ pub struct Subject<'a> {
 /// What is known of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Who<'a> {
-    /// Its entries, in order, as (key, value).
+    /// Its entries, in order, as (key, value). A value may be of any length.
     Descriptor(&'a [(&'a str, &'a str)]),
     /// Only whom to count it under. It is asked of the policy that matches on an entry named `key`; else of the one that
     /// matches everything; else of the only one that counts by a single value.
@@ -130,6 +130,8 @@ impl Question<'_> {
         if self.domain.is_empty() {
             return Err(AskError::bad("the domain is empty; name the one of your rule file"));
         }
+        // No rule file has a longer one, and names nobody knows are told in the log.
+        check_length("the domain", self.domain, MAX_NAME_BYTES)?;
         let found = self.subjects.len();
         if found == 0 {
             return Err(AskError::bad("nothing is asked about: there is no descriptor and no key"));
@@ -166,14 +168,14 @@ impl Subject<'_> {
                 let found = entries.len();
                 Err(AskError::bad(format!("a descriptor of {found} entries; {MAX_ENTRIES} is the most")))
             }
-            Who::Descriptor(entries) => entries.iter().try_for_each(|(key, value)| {
+            // Keys are the operator's. Values are a stranger's, who could turn every limit off with one that is refused.
+            Who::Descriptor(entries) => entries.iter().try_for_each(|(key, _)| {
                 if key.is_empty() {
                     return Err(AskError::bad(
                         "a descriptor entry has an empty key; give it the name your rules match",
                     ));
                 }
-                check_length("a descriptor entry's key", key, MAX_ENTRY_BYTES)?;
-                check_length("a descriptor entry's value", value, MAX_ENTRY_BYTES)
+                check_length("a descriptor entry's key", key, MAX_ENTRY_KEY_BYTES)
             }),
         }
     }
@@ -199,5 +201,6 @@ pub const MAX_SUBJECTS: usize = 64;
 /// Entries of one descriptor; rule files nest less deep.
 pub const MAX_ENTRIES: usize = 16;
 
-/// The longest key or value of an entry. Values become part of a counter's name, which has the same bound.
-pub const MAX_ENTRY_BYTES: usize = MAX_KEY_BYTES;
+/// The longest key of an entry. Values may be as long as the wire lets them: a counter's name that becomes too long is
+/// shortened.
+pub const MAX_ENTRY_KEY_BYTES: usize = MAX_KEY_BYTES;

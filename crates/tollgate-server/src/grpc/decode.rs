@@ -1,16 +1,23 @@
 //! From a request on the wire to the subjects of a question.
 //!
-//! Nothing is copied: entries are the message's own strings, laid side by side so that subjects can point at them. What
-//! the engine checks (lengths, counts, costs) is left to it; here is checked what only this wire can say wrongly.
+//! Nothing is copied: entries are the message's own texts, laid side by side so that subjects can point at them. Only a
+//! value that is no UTF-8 is written anew: a proxy passes on whatever bytes its client put into a header. What the
+//! engine checks (lengths, counts, costs) is left to it; here is checked what only this wire can say wrongly.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use smallvec::SmallVec;
 use tollgate_rules::EnvoyUnit;
 use tonic::Status;
 
 use super::wire::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitUnit};
-use crate::engine::{MAX_SUBJECTS, RequestedLimit, Subject, Who};
+use crate::{
+    engine::{MAX_SUBJECTS, RequestedLimit, Subject, Who},
+    text,
+};
+
+/// The values of all entries as text, in the order of the request.
+pub(super) type Values<'a> = SmallVec<[Cow<'a, str>; 8]>;
 
 /// The descriptors of a request, taken apart.
 #[derive(Debug)]
@@ -35,17 +42,26 @@ pub(super) struct Share<'a> {
     pub(super) places: SmallVec<[usize; 4]>,
 }
 
+/// The values of a request's entries; it is refused here if it has too many descriptors.
+pub(super) fn values(request: &RateLimitRequest) -> Result<Values<'_>, Status> {
+    let found = request.descriptors.len();
+    if found > MAX_SUBJECTS {
+        let message = format!("{found} descriptors in one request; {MAX_SUBJECTS} is the most");
+        return Err(Status::invalid_argument(message));
+    }
+    let entries = request.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+    Ok(entries.map(|entry| text::of_bytes(&entry.value)).collect())
+}
+
 impl<'a> Decoded<'a> {
-    pub(super) fn of(request: &'a RateLimitRequest) -> Result<Self, Status> {
-        let found = request.descriptors.len();
-        if found > MAX_SUBJECTS {
-            let message = format!("{found} descriptors in one request; {MAX_SUBJECTS} is the most");
-            return Err(Status::invalid_argument(message));
-        }
+    /// `values` are those of the same request.
+    pub(super) fn of(request: &'a RateLimitRequest, values: &'a Values<'_>) -> Result<Self, Status> {
+        let mut values = values.iter();
         let mut decoded = Self { entries: SmallVec::new(), parts: SmallVec::new() };
         for (place, descriptor) in request.descriptors.iter().enumerate() {
             let start = decoded.entries.len();
-            decoded.entries.extend(descriptor.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())));
+            let keys = descriptor.entries.iter().map(|entry| entry.key.as_str());
+            decoded.entries.extend(keys.zip(values.by_ref().map(|value| &**value)));
             decoded.parts.push(Part {
                 entries: start..decoded.entries.len(),
                 cost: cost(request, descriptor),
@@ -114,7 +130,13 @@ mod tests {
     }
 
     fn costs(request: &RateLimitRequest) -> Vec<Option<u64>> {
-        Decoded::of(request).unwrap().share(false).subjects.iter().map(|subject| subject.cost).collect()
+        Decoded::of(request, &values(request).unwrap())
+            .unwrap()
+            .share(false)
+            .subjects
+            .iter()
+            .map(|subject| subject.cost)
+            .collect()
     }
 
     #[test]
@@ -130,7 +152,8 @@ mod tests {
     fn what_is_given_back_stands_apart_and_knows_its_place() {
         let back = RateLimitDescriptor { is_negative_hits: true, ..descriptor("back") };
         let request = request(vec![descriptor("a"), back, descriptor("b")], 0);
-        let decoded = Decoded::of(&request).unwrap();
+        let values = values(&request).unwrap();
+        let decoded = Decoded::of(&request, &values).unwrap();
         assert!(decoded.gives_back());
         assert_eq!(decoded.share(false).places.as_slice(), [0, 2]);
         assert_eq!(decoded.share(true).places.as_slice(), [1]);
@@ -145,11 +168,13 @@ mod tests {
             request(vec![descriptor("a"), RateLimitDescriptor { limit, ..descriptor("b") }], 0)
         };
         let day = with(RateLimitUnit::Day.into());
-        let decoded = Decoded::of(&day).unwrap();
+        let texts = values(&day).unwrap();
+        let decoded = Decoded::of(&day, &texts).unwrap();
         let expected = RequestedLimit { requests_per_unit: 5, unit: EnvoyUnit::Day };
         assert_eq!(decoded.share(false).subjects[1].limit, Some(expected));
         for unit in [0, 7, -1, i32::MAX] {
-            let status = Decoded::of(&with(unit)).unwrap_err();
+            let request = with(unit);
+            let status = Decoded::of(&request, &values(&request).unwrap()).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
             assert!(
                 status.message().contains("descriptor 1") && status.message().contains(&unit.to_string()),
@@ -161,8 +186,19 @@ mod tests {
     #[test]
     fn too_many_descriptors_are_refused_before_anything_is_made_of_them() {
         let most = request(vec![descriptor("a"); MAX_SUBJECTS], 0);
-        assert!(Decoded::of(&most).is_ok());
+        assert!(values(&most).is_ok());
         let more = request(vec![descriptor("a"); MAX_SUBJECTS + 1], 0);
-        assert!(Decoded::of(&more).unwrap_err().message().contains("65 descriptors"));
+        assert!(values(&more).unwrap_err().message().contains("65 descriptors"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_with_their_key() {
+        let mut entries = descriptor("ann").entries;
+        entries.push(Entry { key: "agent".into(), value: b"\xff\xfe".to_vec() });
+        let request = request(vec![RateLimitDescriptor { entries, ..Default::default() }, descriptor("bob")], 0);
+        let values = values(&request).unwrap();
+        let decoded = Decoded::of(&request, &values).unwrap();
+        assert_eq!(decoded.entries.as_slice(), [("user", "ann"), ("agent", r"\xff\xfe"), ("user", "bob")]);
+        assert!(values.iter().filter(|value| matches!(value, Cow::Owned(_))).count() == 1, "only one is copied");
     }
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body, codegen::Service, server::NamedService};
 use tonic_health::{
@@ -15,7 +15,8 @@ use tonic_reflection::server::Builder as Reflection;
 
 use super::{
     Grpc,
-    service::Limits,
+    room::{MAX_MESSAGE_BYTES, Measured, Room, full},
+    service::{self, Limits},
     wire::{self, RateLimitServiceServer},
 };
 use crate::{
@@ -31,6 +32,7 @@ pub(super) struct Doors {
     limits: RateLimitServiceServer<Limits>,
     rare: Arc<Rare>,
     latency: Histogram,
+    bad_requests: Counter,
     calls: Arc<Semaphore>,
     bounds: Bounds,
     traces: Traces,
@@ -51,6 +53,7 @@ impl Doors {
     pub(super) fn new(grpc: Grpc, bounds: Bounds) -> (Self, Reporter) {
         let most = bounds.body_bytes;
         let latency = grpc.engine.telemetry().latency(Wire::Grpc);
+        let bad_requests = grpc.engine.telemetry().bad_requests.get_or_create(&Wire::Grpc.label()).clone();
         let traces = grpc.engine.telemetry().traces().clone();
         let limits = Limits { engine: grpc.engine, fields: grpc.fields };
         let reporter = Reporter(HealthReporter::new());
@@ -62,9 +65,10 @@ impl Doors {
         let v1alpha = reflection().build_v1alpha().map(|service| door(service.max_decoding_message_size(most)));
         let reflection = v1.into_iter().chain(v1alpha).collect();
         let doors = Self {
-            limits: RateLimitServiceServer::new(limits).max_decoding_message_size(most),
+            limits: RateLimitServiceServer::new(limits).max_decoding_message_size(MAX_MESSAGE_BYTES),
             rare: Arc::new(Rare { access: grpc.access, health, reflection }),
             latency,
+            bad_requests,
             calls: Arc::new(Semaphore::new(grpc.calls)),
             bounds,
             traces,
@@ -72,7 +76,7 @@ impl Doors {
         (doors, reporter)
     }
 
-    fn answer(&self, mut request: Request<Incoming>) -> Result<Answering, Status> {
+    fn answer(&self, mut request: Request<Incoming>, room: &Arc<Room>) -> Result<Answering, Status> {
         let path = request.uri().path();
         let service = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
         // Health is nobody's secret, and those who look after it seldom carry tokens.
@@ -92,7 +96,10 @@ impl Doors {
         }
         Ok(match reflection {
             Some((_, door)) => door(request),
-            None => Service::call(&mut self.limits.clone(), request),
+            None => {
+                let request = request.map(|body| Measured::new(body, Arc::clone(room)));
+                Service::call(&mut self.limits.clone(), request)
+            }
         })
     }
 }
@@ -104,27 +111,31 @@ impl hyper::service::Service<Request<Incoming>> for Doors {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let began = Instant::now();
-        let Ok(permit) = Arc::clone(&self.calls).try_acquire_owned() else {
-            return refuse(Status::unavailable("too many calls are being answered; come back in a moment"));
-        };
+        let Some(room) = Room::take(&self.calls) else { return refuse(full()) };
         // Health and reflection are no decisions.
-        let trace = match self.traces.is_on() && request.uri().path().strip_prefix('/') == Some(SHOULD_RATE_LIMIT) {
+        let is_question = request.uri().path().strip_prefix('/') == Some(SHOULD_RATE_LIMIT);
+        let trace = match self.traces.is_on() && is_question {
             true => self.traces.request(Wire::Grpc, || SHOULD_RATE_LIMIT, Some(request.headers())),
             false => Trace::none(),
         };
-        let answering = match self.answer(request) {
+        let answering = match self.answer(request, &room) {
             Ok(answering) => answering,
             Err(status) => return refuse(status),
         };
         let (within, latency) = (self.bounds.request, self.latency.clone());
+        let bad_requests = self.bad_requests.clone();
         Box::pin(async move {
             let answer = timeout(within, trace.around(answering)).await;
-            drop(permit);
+            drop(room);
             latency.observe(began.elapsed().as_secs_f64());
             let Ok(answer) = answer.unwrap_or_else(|_| {
                 let message = format!("the call was not complete and answered within {within:?}");
                 Ok(Status::deadline_exceeded(message).into_http())
             });
+            // tonic leaves the status of a call that failed with its answer; what it could not read never came to us.
+            if is_question && answer.extensions().get::<Status>().is_some_and(service::is_callers_fault) {
+                bad_requests.inc();
+            }
             trace.ended(|| {
                 let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code());
                 let is_our_fault = matches!(code, Code::Internal | Code::Unavailable | Code::DeadlineExceeded);

@@ -8,7 +8,11 @@
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 
-use super::wire::{DescriptorStatus, RateLimitDescriptor, RateLimitRequest};
+use super::{
+    decode::Values,
+    wire::{DescriptorStatus, RateLimitRequest},
+};
+use crate::rulebook::of_value;
 
 /// What one descriptor's answer means for the metadata.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +22,11 @@ pub(super) struct QuotaMode {
 }
 
 /// The metadata, if any descriptor calls for it.
-pub(super) fn of(request: &RateLimitRequest, told: &[(DescriptorStatus, QuotaMode)]) -> Option<Struct> {
+pub(super) fn of(
+    request: &RateLimitRequest,
+    values: &Values<'_>,
+    told: &[(DescriptorStatus, QuotaMode)],
+) -> Option<Struct> {
     if !told.iter().any(|(_, mode)| mode.enabled) {
         return None;
     }
@@ -27,7 +35,7 @@ pub(super) fn of(request: &RateLimitRequest, told: &[(DescriptorStatus, QuotaMod
     let violations: Vec<Value> = violations.filter_map(|(place, _)| Some(number(u32::try_from(place).ok()?))).collect();
     let mut fields = vec![
         ("domain", text(request.domain.clone())),
-        ("descriptors", list(request.descriptors.iter().map(entries).collect())),
+        ("descriptors", list(descriptors(request, values))),
         ("quotaModeEnabled", value(Kind::BoolValue(true))),
     ];
     if request.hits_addend > 0 {
@@ -39,9 +47,15 @@ pub(super) fn of(request: &RateLimitRequest, told: &[(DescriptorStatus, QuotaMod
     Some(structure(fields))
 }
 
-fn entries(descriptor: &RateLimitDescriptor) -> Value {
-    let entries = descriptor.entries.iter().map(|entry| text(format!("{}={}", entry.key, entry.value)));
-    value(Kind::StructValue(structure(vec![("entries", list(entries.collect()))])))
+/// Values as they are counted: a long one is not sent back whole.
+fn descriptors(request: &RateLimitRequest, values: &Values<'_>) -> Vec<Value> {
+    let mut values = values.iter();
+    let descriptors = request.descriptors.iter().map(|descriptor| {
+        let entries = descriptor.entries.iter().zip(values.by_ref());
+        let entries = entries.map(|(entry, value)| text(format!("{}={}", entry.key, of_value(value)))).collect();
+        value(Kind::StructValue(structure(vec![("entries", list(entries))])))
+    });
+    descriptors.collect()
 }
 
 fn structure(fields: Vec<(&str, Value)>) -> Struct {

@@ -3,22 +3,21 @@
 //! What is to be taken is decided first, all of it in one atomic step. What is to be given back follows only if that
 //! passed: a client that is refused may send the same request again, and nothing must be given back twice.
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use tollgate_core::Micros;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::{
-    decode::{Decoded, Share},
+    decode::{self, Decoded, Share},
     encode,
     metadata::{self, QuotaMode},
-    wire::{Code, DescriptorStatus, RateLimitRequest, RateLimitResponse, RateLimitService},
+    wire::{self, DescriptorStatus, RateLimitRequest, RateLimitResponse, RateLimitService},
 };
 use crate::{
     engine::{Answer, AskError, Asked, Engine, Question},
     fields::Fields,
     security::Pass,
-    telemetry::Wire,
 };
 
 /// Answers Envoy by the rules in force.
@@ -41,18 +40,15 @@ impl RateLimitService for Limits {
         if pass.is_some_and(|pass| !pass.covers(&request.get_ref().domain)) {
             return Err(Status::permission_denied("the token is not for this domain"));
         }
-        let answer = self.answer(request.get_ref()).await;
-        if answer.as_ref().is_err_and(|status| status.code() == tonic::Code::InvalidArgument) {
-            self.engine.telemetry().bad_requests.get_or_create(&Wire::Grpc.label()).inc();
-        }
-        answer.map(Response::new)
+        self.answer(request.get_ref()).await.map(Response::new)
     }
 }
 
 impl Limits {
     pub(super) async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
-        let decoded = Decoded::of(request)?;
-        let mut response = RateLimitResponse { overall_code: Code::Ok.into(), ..Default::default() };
+        let values = decode::values(request)?;
+        let decoded = Decoded::of(request, &values)?;
+        let mut response = RateLimitResponse { overall_code: wire::Code::Ok.into(), ..Default::default() };
         let mut told: Told = vec![Default::default(); request.descriptors.len()];
         let mut passes = true;
 
@@ -71,16 +67,16 @@ impl Limits {
             let answer = self.ask(&request.domain, &backs, verb).await?;
             tell(&answer, &backs, &mut told);
             for place in &backs.places {
-                told[*place].0.code = Code::Ok.into();
+                told[*place].0.code = wire::Code::Ok.into();
             }
         }
-        response.dynamic_metadata = metadata::of(request, &told);
+        response.dynamic_metadata = metadata::of(request, &values, &told);
         response.statuses = told.into_iter().map(|(status, _)| status).collect();
         Ok(response)
     }
 
     async fn ask(&self, domain: &str, share: &Share<'_>, verb: Asked) -> Result<Answer, Status> {
-        self.engine.ask(&Question { domain, subjects: &share.subjects, verb }).await.map_err(|error| refusal(&error))
+        self.engine.ask(&Question { domain, subjects: &share.subjects, verb }).await.map_err(refusal)
     }
 }
 
@@ -93,10 +89,22 @@ fn tell(answer: &Answer, share: &Share<'_>, told: &mut Told) {
 }
 
 /// Being over the limit is none of these; they say that nothing could be decided.
-fn refusal(error: &AskError) -> Status {
-    match error {
+fn refusal(error: AskError) -> Status {
+    let mut status = match &error {
         error if error.is_callers_fault() => Status::invalid_argument(error.to_string()),
         AskError::Store(error) if error.is_transient() => Status::unavailable(error.to_string()),
         error => Status::internal(error.to_string()),
+    };
+    status.set_source(Arc::new(error));
+    status
+}
+
+/// Whether a call failed for what its message says. `INTERNAL` is also what a message gets that cannot be read.
+pub(super) fn is_callers_fault(status: &Status) -> bool {
+    let told_by_engine = status.source().is_some_and(|source| source.is::<AskError>());
+    match status.code() {
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => true,
+        Code::Internal => !told_by_engine,
+        _ => false,
     }
 }

@@ -1,5 +1,8 @@
 //! The messages on the wire, as `proto/` describes them. The code is made, never written: see `tests/generated.rs`.
 //!
+//! One type differs: the value of a descriptor entry is bytes here. On the wire that is the same, and a proxy passes on what
+//! its clients wrote, be it UTF-8 or not.
+//!
 //! Packages that name each other need a tree of modules as deep as their names.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "code that a program wrote")]

@@ -17,6 +17,7 @@ use super::{Http, Problem, Reply, render};
 use crate::{
     engine::{Asked, Question, Subject, Who},
     security::Pass,
+    text,
 };
 
 /// Where the value of a descriptor entry comes from.
@@ -88,17 +89,26 @@ impl Http {
         if !pass.covers(&domain) {
             return Err(Problem::forbidden("the token is not for this domain"));
         }
+        let deny = wanted.deny_status.or_else(|| config.deny_status.and_then(deny_status));
+        // A client can bring this about. Proxies such as nginx take any other status for a failure, and may let that pass.
+        let contradiction = |detail: String| match deny {
+            Some(status) => Problem::new(status, "The request contradicts itself", detail),
+            None => Problem::bad_request(detail),
+        };
+        let original = |named: &Option<HeaderName>, usual: &[HeaderName]| {
+            original(&head.headers, named.as_ref(), usual).map_err(contradiction)
+        };
         let sources = if wanted.entries.is_empty() { &config.entries } else { &wanted.entries };
         let address = || config.address.key(Some(peer.ip()), &head.headers).unwrap_or_default();
         let mut values: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(sources.len());
         for (name, source) in sources {
             let value: Cow<'_, str> = match source {
                 EntrySource::Address => address().into(),
-                EntrySource::Header(name) => text(&head.headers, name),
-                EntrySource::Path(named) => without_query(original(&head.headers, named.as_ref(), &ORIGINAL_URI)?),
-                EntrySource::Method(named) => original(&head.headers, named.as_ref(), &ORIGINAL_METHOD)?,
-                EntrySource::Host(named) => match original(&head.headers, named.as_ref(), &ORIGINAL_HOST)? {
-                    Cow::Borrowed("") if named.is_none() => text(&head.headers, &HOST),
+                EntrySource::Header(name) => field(&head.headers, name),
+                EntrySource::Path(named) => without_query(original(named, &ORIGINAL_URI)?),
+                EntrySource::Method(named) => original(named, &ORIGINAL_METHOD)?,
+                EntrySource::Host(named) => match original(named, &ORIGINAL_HOST)? {
+                    Cow::Borrowed("") if named.is_none() => field(&head.headers, &HOST),
                     found => found,
                 },
                 EntrySource::Value(value) => value.as_str().into(),
@@ -119,7 +129,6 @@ impl Http {
         let question =
             Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
         let answer = self.0.engine.ask(&question).await?;
-        let deny = wanted.deny_status.or_else(|| config.deny_status.and_then(deny_status));
         Ok(render::allowed_or(deny, &answer, &self.0.fields))
     }
 
@@ -144,6 +153,16 @@ impl Wanted {
                 Problem::bad_request("the query has a % without two hexadecimal digits, or is not UTF-8")
             })?;
             let wrong = |what: String| Problem::bad_request(format!("the query says {name}={value}: {what}"));
+            // Which of two would hold is a guess, and half of the guesses are somebody else's limit.
+            let is_said = match name {
+                "domain" => wanted.domain.is_some(),
+                "cost" => wanted.cost.is_some(),
+                "deny_status" => wanted.deny_status.is_some(),
+                _ => false,
+            };
+            if is_said {
+                return Err(wrong("it is there twice; keep one".to_owned()));
+            }
             match name {
                 "domain" => wanted.domain = Some(value.into_owned()),
                 "entry" => wanted.entries.push(parse_entry(&value).map_err(wrong)?),
@@ -164,8 +183,8 @@ pub fn deny_status(status: u16) -> Option<StatusCode> {
     [401, 403, 429, 503].contains(&status).then(|| StatusCode::from_u16(status).ok()).flatten()
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Cow<'a, str> {
-    headers.get(name).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()))
+fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Cow<'a, str> {
+    headers.get(name).map_or(Cow::Borrowed(""), |value| text::of_bytes(value.as_bytes()))
 }
 
 /// What a proxy says of the original request. Proxies have different headers for it and set only their own: a client may
@@ -174,17 +193,17 @@ fn original<'a>(
     headers: &'a HeaderMap,
     named: Option<&HeaderName>,
     usual: &[HeaderName],
-) -> Result<Cow<'a, str>, Problem> {
+) -> Result<Cow<'a, str>, String> {
     if let Some(name) = named {
-        return Ok(text(headers, name));
+        return Ok(field(headers, name));
     }
-    let mut found = usual.iter().map(|name| (name, text(headers, name))).filter(|(_, value)| !value.is_empty());
+    let mut found = usual.iter().map(|name| (name, field(headers, name))).filter(|(_, value)| !value.is_empty());
     let Some((name, value)) = found.next() else { return Ok(Cow::Borrowed("")) };
     match found.find(|(_, other)| *other != value) {
         None => Ok(value),
-        Some((other, _)) => Err(Problem::bad_request(format!(
+        Some((other, _)) => Err(format!(
             "{name} and {other} say different things; let the entry name the one that the proxy sets, as in path:{name}"
-        ))),
+        )),
     }
 }
 

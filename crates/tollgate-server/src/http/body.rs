@@ -4,12 +4,15 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, MapAccess, Visitor},
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use tollgate_core::{LeaseId, Micros, bounds::MAX_TIME};
+use tollgate_core::{
+    LeaseId, Micros,
+    bounds::{MAX_TIME, MAX_WAIT},
+};
 
 use super::Problem;
-use crate::engine::{Asked, Subject, Who};
+use crate::engine::{Asked, MAX_ENTRIES, Subject, Who};
 
 /// The body of every `POST`.
 #[derive(Debug, Deserialize)]
@@ -50,7 +53,7 @@ pub(super) enum Op {
 
 impl<'a> Body<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Problem> {
-        serde_json::from_slice(bytes).map_err(|error| {
+        serde_json::from_slice(bytes).map(|Object(body)| body).map_err(|error| {
             let example = r#"{"domain":"api","key":"user:42"}"#;
             Problem::bad_request(format!("the body is not what was expected: {error}; send JSON such as {example}"))
         })
@@ -92,7 +95,7 @@ impl<'a> Body<'a> {
         }
         Ok(match op {
             Op::Check => {
-                let max_wait = self.max_wait_ms.map(|wait| micros("max_wait_ms", wait)).transpose()?;
+                let max_wait = self.max_wait_ms.map(|wait| micros("max_wait_ms", wait, MAX_WAIT)).transpose()?;
                 Asked::Take { max_wait: max_wait.unwrap_or_default() }
             }
             Op::Peek => Asked::Peek,
@@ -116,7 +119,7 @@ impl<'a> Body<'a> {
     }
 
     fn at(&self) -> Result<Option<Micros>, Problem> {
-        self.at_ms.map(|at| micros("at_ms", at)).transpose()
+        self.at_ms.map(|at| micros("at_ms", at, MAX_TIME)).transpose()
     }
 }
 
@@ -164,14 +167,41 @@ impl Op {
 
 /// Milliseconds, perhaps with decimals, as whole microseconds. Doubles are exact enough: times of our day have eleven
 /// bits to spare below a microsecond.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
-fn micros(field: &str, millis: f64) -> Result<Micros, Problem> {
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the range is checked before, and bounds are below 2^53"
+)]
+fn micros(field: &str, millis: f64, most: Micros) -> Result<Micros, Problem> {
     let micros = (millis * 1_000.0).round();
-    let latest = 4_503_599_627_370_495.0; // MAX_TIME, in the type at hand
-    if !(0.0..=latest).contains(&micros) {
-        return Err(Problem::bad_request(format!("{field} is {millis}; use milliseconds, 0 or more")));
+    if !(0.0..=most.0 as f64).contains(&micros) {
+        // As it was sent: without an exponent, some numbers have hundreds of digits.
+        let (found, most) = (format_args!("{millis:?}"), most.0 / 1_000);
+        return Err(Problem::bad_request(format!("{field} is {found}; use milliseconds, 0 to {most}")));
     }
-    Ok(Micros(micros as u64).min(MAX_TIME))
+    Ok(Micros(micros as u64))
+}
+
+/// A body with names before its values. Left to itself, serde takes a list of the values as well.
+struct Object<'a>(Body<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Named;
+        impl<'de> Visitor<'de> for Named {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Object<'de>, M::Error> {
+                Body::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Named)
+    }
 }
 
 /// A JSON object of texts, in the order it was written: descriptors are matched in order.
@@ -191,6 +221,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
                 let mut entries: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::new();
                 while let Some((Text(key), Text(value))) = map.next_entry()? {
+                    // Each is compared with all before it, so there must not be thousands.
+                    if entries.len() == MAX_ENTRIES {
+                        return Err(M::Error::custom(format_args!(
+                            "a descriptor of more than {MAX_ENTRIES} entries; {MAX_ENTRIES} is the most"
+                        )));
+                    }
                     if entries.iter().any(|(other, _)| *other == key) {
                         return Err(M::Error::custom(format!(
                             "descriptor entry \"{}\" is there twice",

@@ -108,8 +108,9 @@ impl From<AskError> for Problem {
         if error.is_callers_fault() {
             return Self::bad_request(error.to_string());
         }
-        // The store's address is nobody's business on the data port; the log has it.
-        tracing::warn!(%error, "the store could not decide");
+        // The store's address is nobody's business on the data port; the log has it. An outage is told there once, as
+        // it begins; a line for each call it concerns would drown that.
+        tracing::debug!(%error, "the store could not decide");
         Self::no_decision(StatusCode::SERVICE_UNAVAILABLE)
     }
 }

@@ -46,8 +46,8 @@ impl Http {
                 self.auth(&head, peer, &pass).await
             }
             "/v1/auth" => Err(Problem::method("GET")),
-            "/v1/openapi.json" if head.method == Method::GET => Ok(openapi()),
-            "/v1/openapi.json" => Err(Problem::method("GET")),
+            "/v1/openapi.json" if is_reading(&head.method) => Ok(openapi()),
+            "/v1/openapi.json" => Err(Problem::method(READING)),
             path => match Op::of_path(path) {
                 Some(op) if head.method == Method::POST => {
                     let pass = self.admit(&head.headers)?;
@@ -65,9 +65,12 @@ impl Http {
         if !pass.covers(&body.domain) {
             return Err(Problem::forbidden("the token is not for this domain"));
         }
-        let (entries, verb) = (body.entries(), body.asked(op)?);
-        let subjects = [body.subject(&entries)?];
+        let (mut entries, verb) = (body.entries(), body.asked(op)?);
         let engine = &self.0.engine;
+        if entries.len() > 1 {
+            engine.rulebook().arrange(&body.domain, &mut entries);
+        }
+        let subjects = [body.subject(&entries)?];
         let mut answer = engine.ask(&Question { domain: &body.domain, subjects: &subjects, verb }).await?;
         render::name_undecided(&mut answer, &subjects);
         let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
@@ -93,6 +96,11 @@ pub(super) fn name<B>(request: &Request<B>) -> &'static str {
 pub trait Carried: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
 
 impl<B: hyper::body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send> Carried for B {}
+
+/// Whether a method wants to be told, with the content or without it: whatever answers `GET` answers `HEAD`.
+pub(crate) fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
 
 /// The token of `Authorization: Bearer …`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
@@ -123,8 +131,11 @@ fn openapi() -> Reply {
     reply
 }
 
+/// The methods of [`is_reading`].
+pub(crate) const READING: &str = "GET, HEAD";
+
 /// What is asked here, the usual first.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "POST /v1/check",
     "GET /v1/auth",
     "HEAD /v1/auth",
@@ -136,6 +147,7 @@ const NAMES: [&str; 11] = [
     "POST /v1/penalize",
     "POST /v1/reset",
     "GET /v1/openapi.json",
+    "HEAD /v1/openapi.json",
 ];
 
 /// What can be asked here, for programs.

@@ -5,7 +5,7 @@ use std::{error::Error, pin::pin, time::Duration};
 use hyper::{
     Request, Response,
     body::{Body, Incoming},
-    service::Service,
+    service::{Service, service_fn},
 };
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -13,7 +13,10 @@ use hyper_util::{
 };
 use tokio::time::sleep;
 
-use super::Connection;
+use super::{
+    Connection,
+    heads::{Heads, Watched},
+};
 use crate::{config::Bounds, shutdown::Shutdown};
 
 /// Serves one connection until the peer leaves or, after the word to stop, until what is under way is answered.
@@ -34,7 +37,8 @@ where
     builder
         .http1()
         .timer(TokioTimer::new())
-        // hyper's clock for a head begins when the last answer ends, so it must bear an idle connection as well.
+        // hyper's clock for a head begins when the last answer ends, so it must bear an idle connection as well; heads that
+        // were begun have a watch of their own.
         .header_read_timeout(bounds.idle.max(bounds.request))
         .max_buf_size(bounds.header_bytes.max(MIN_BUFFER))
         .max_headers(MAX_HEADERS);
@@ -46,7 +50,18 @@ where
         .max_local_error_reset_streams(MAX_RESETS)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(bounds.request);
-    let mut served = pin!(builder.serve_connection(TokioIo::new(connection.stream), service));
+    let heads = Heads::default();
+    let stream = Watched::new(connection.stream, heads.clone(), bounds.request);
+    let service = service_fn(move |request: Request<Incoming>| {
+        heads.ended(request.version());
+        let (answer, heads) = (service.call(request), heads.clone());
+        async move {
+            let answer = answer.await;
+            heads.answered();
+            answer
+        }
+    });
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // What is wrong with a connection is its peer's business; the service has told it what could be told.
         _ = served.as_mut() => return,

@@ -40,12 +40,14 @@ impl Plain {
     }
 }
 
-/// Reads that take too long fail: the first byte has its own time, later ones another. Anything written shows that
-/// the connection is alive.
+/// Reads that take too long fail: the first byte has its own time, later ones another. Once it has come, anything written
+/// shows that the connection is alive, too; before it, we may be talking to nobody.
 #[derive(Debug)]
 pub struct Timed<S> {
     stream: S,
     idle: Duration,
+    /// Whether the first byte has come.
+    is_met: bool,
     alarm: Pin<Box<Sleep>>,
     /// When the alarm should go off. It is moved there only when it goes off too early: traffic would otherwise move a
     /// timer with every read.
@@ -55,10 +57,13 @@ pub struct Timed<S> {
 impl<S> Timed<S> {
     /// So long for the first byte, so long between others.
     pub fn new(stream: S, first_byte: Duration, idle: Duration) -> Self {
-        Self { stream, idle, alarm: Box::pin(sleep(first_byte)), until: Instant::now() + first_byte }
+        Self { stream, idle, is_met: false, alarm: Box::pin(sleep(first_byte)), until: Instant::now() + first_byte }
     }
 
     fn is_alive(&mut self) {
+        if !self.is_met {
+            return;
+        }
         self.until = Instant::now() + self.idle;
         // Only the first byte may have set the alarm to less than this.
         if self.alarm.deadline() > self.until {
@@ -83,6 +88,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
             Poll::Pending if self.is_over(cx) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
             ready => {
+                self.is_met = true;
                 self.is_alive();
                 ready
             }

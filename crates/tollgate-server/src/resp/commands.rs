@@ -38,6 +38,7 @@ fn traced(name: &[u8]) -> Option<&'static str> {
 
 #[inline]
 fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Option<Waiting> {
+    session.keep_up();
     let name = command.name();
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let told = match name.len() {
@@ -55,6 +56,11 @@ fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies)
         4 if is("QUIT") => greeting::quit(session, replies),
         5 if is("HELLO") => greeting::hello(session, command, replies),
         5 if is("RESET") => greeting::reset(session, command, replies),
+        5 if is("MULTI") => greeting::multi(session, command, replies),
+        4 if is("EXEC") => Err(Refused::because("EXEC without MULTI")),
+        7 if is("DISCARD") => Err(Refused::because("DISCARD without MULTI")),
+        4 if is("POST") => greeting::not_http(session),
+        5 if is("HOST:") => greeting::not_http(session),
         6 if is("SELECT") => greeting::select(session, command, replies),
         6 if is("CLIENT") => greeting::client(session, command, replies),
         6 if is("CONFIG") => greeting::config(session, command, replies),
@@ -70,7 +76,7 @@ fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies)
 /// Whether a command may change, or tells, what the answers before it have come to: it waits for them.
 pub(crate) fn waits_for_all_before(command: Command<'_>) -> bool {
     let name = command.name();
-    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO"]
+    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO", "MULTI"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
@@ -106,6 +112,11 @@ impl Refused {
     fn syntax(found: &[u8], usage: &str) -> Self {
         Self(format!("ERR syntax error at '{}'; write {usage}", shown(found)))
     }
+}
+
+/// Whether there is such a command with so many words, for those who will carry it out later.
+pub(crate) fn check_known(command: Command<'_>) -> Told {
+    table::check(command).unwrap_or_else(|| Err(unknown(command)))
 }
 
 fn unknown(command: Command<'_>) -> Refused {

@@ -19,9 +19,10 @@ use tokio::sync::Semaphore;
 
 use super::{
     commands::{self, Waiting},
-    frame::Command,
+    frame::{Command, Words},
     reply::{Protocol, Replies},
     session::Session,
+    transaction::{Step, Transaction},
 };
 
 /// What one connection has asked and not been answered yet.
@@ -57,6 +58,42 @@ impl Pipeline {
     /// Answers a command, or begins to. What has been answered and everything before it goes into the replies.
     #[inline]
     pub(crate) async fn answer(&mut self, session: &mut Session, command: Command<'_>, replies: &mut Replies) {
+        if let Some(transaction) = session.transaction.take() {
+            return self.within(transaction, session, command, replies).await;
+        }
+        self.carry_out(session, command, replies).await;
+    }
+
+    /// Answers a command of a client that has said `MULTI`. Nothing else is under way then.
+    #[cold]
+    async fn within(
+        &mut self,
+        mut transaction: Transaction,
+        session: &mut Session,
+        command: Command<'_>,
+        replies: &mut Replies,
+    ) {
+        match Step::of(command) {
+            Step::Keep => {
+                transaction.keep(command, replies);
+                session.transaction = Some(transaction);
+            }
+            Step::Discard => replies.status("OK"),
+            Step::Leave => self.carry_out(session, command, replies).await,
+            Step::Execute => {
+                transaction.announce(replies);
+                let (mut at, mut words) = (0, Words::default());
+                while let Some(taken) = transaction.next(at, &mut words) {
+                    self.carry_out(session, Command::new(transaction.frames(at), &words), replies).await;
+                    at += taken;
+                }
+                self.finish(session, replies).await;
+            }
+        }
+    }
+
+    #[inline]
+    async fn carry_out(&mut self, session: &mut Session, command: Command<'_>, replies: &mut Replies) {
         if !self.slots.is_empty() && commands::waits_for_all_before(command) {
             self.finish(session, replies).await;
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::commands::Refused;
+use super::{commands::Refused, transaction::Transaction};
 use crate::{
     engine::Engine,
-    security::{Access, Pass},
+    security::{Access, Pass, TokenDigest},
+    telemetry::Wire,
 };
 
 /// One client, from hello to goodbye.
@@ -15,6 +16,12 @@ pub(crate) struct Session {
     access: Access,
     /// What its token is good for; nothing as long as it has shown none and one is needed.
     pass: Option<Arc<Pass>>,
+    /// What it has shown, to be looked at again when the tokens change.
+    shown: Option<TokenDigest>,
+    /// Which tokens it was compared with.
+    generation: u64,
+    /// What it has said since `MULTI`.
+    pub(crate) transaction: Option<Transaction>,
     /// As `CLIENT ID` tells it.
     pub(crate) id: u64,
     /// As `CLIENT SETNAME` gave it.
@@ -25,8 +32,28 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(engine: Engine, access: Access, id: u64) -> Self {
-        let pass = access.pass(None);
-        Self { engine, access, pass, id, name: String::new(), is_over: false }
+        let (pass, generation) = (access.pass(None), access.generation());
+        Self {
+            engine,
+            access,
+            pass,
+            shown: None,
+            generation,
+            transaction: None,
+            id,
+            name: String::new(),
+            is_over: false,
+        }
+    }
+
+    /// Sees whether its token is still good, if the tokens have changed: one that was taken back is of no use any more.
+    #[inline]
+    pub(crate) fn keep_up(&mut self) {
+        let generation = self.access.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.pass = self.shown.as_ref().and_then(|shown| self.access.pass_of(shown));
+        }
     }
 
     /// May this client ask anything?
@@ -60,20 +87,32 @@ impl Session {
     /// Takes a token for what it is worth. One that is worth nothing takes nothing away.
     pub(crate) fn authenticate(&mut self, token: &[u8]) -> Result<(), Refused> {
         if self.access.is_open() {
-            return Err(Refused("ERR AUTH is not needed: the server has no tokens set".to_owned()));
+            // Redis' own words: libraries that always send a password go on when they read them.
+            return Err(Refused(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct? The server has no tokens."
+                    .to_owned(),
+            ));
         }
-        match self.access.pass(Some(token)) {
+        self.generation = self.access.generation();
+        let digest = TokenDigest::of(token);
+        match self.access.pass_of(&digest) {
             Some(pass) => {
-                self.pass = Some(pass);
+                (self.pass, self.shown) = (Some(pass), Some(digest));
                 Ok(())
             }
-            None => Err(Refused("WRONGPASS the token is not known".to_owned())),
+            None => {
+                self.engine.telemetry().refused_tokens.get_or_create(&Wire::Resp.label()).inc();
+                Err(Refused("WRONGPASS the token is not known".to_owned()))
+            }
         }
     }
 
     /// As if the client had just come.
     pub(crate) fn start_over(&mut self) {
         self.pass = self.access.pass(None);
+        self.shown = None;
+        self.transaction = None;
         self.name.clear();
     }
 }

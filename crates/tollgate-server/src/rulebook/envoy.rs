@@ -77,6 +77,14 @@ impl EnvoyRules {
         None
     }
 
+    /// Puts entries that come without an order, as JSON's do, into one that leads to a limit, if there is one. Each is
+    /// still found as on the wire where the order is given.
+    pub(crate) fn arrange(&self, entries: &mut [(&str, &str)]) {
+        if self.find(entries).is_none() {
+            arrange_below(&self.roots, entries);
+        }
+    }
+
     /// The limit for a bare key: that of a descriptor named `key`, else of the only one that counts by one value.
     pub(crate) fn find_by_key<'a>(&'a self, key: &'a str) -> Result<Option<(&'a Limit, Cow<'a, str>)>, String> {
         if self.roots.0.contains_key(super::KEY_ENTRY) {
@@ -105,6 +113,21 @@ impl EnvoyRules {
         found.sort_by_key(|(name, _)| *name);
         found
     }
+}
+
+fn arrange_below(level: &Level, entries: &mut [(&str, &str)]) -> bool {
+    for next in 0..entries.len() {
+        let (key, value) = entries[next];
+        let Some(node) = level.0.get(key).and_then(|branches| branches.find(value)) else { continue };
+        entries[..=next].rotate_right(1);
+        let leads =
+            if entries.len() == 1 { node.limit.is_some() } else { arrange_below(&node.below, &mut entries[1..]) };
+        if leads {
+            return true;
+        }
+        entries[..=next].rotate_left(1);
+    }
+    false
 }
 
 impl Branches {

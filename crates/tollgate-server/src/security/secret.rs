@@ -1,6 +1,8 @@
 //! A text that is used and never shown.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fmt, fs, io, path::Path, sync::Arc};
+
+use arc_swap::ArcSwap;
 
 /// Passwords, tokens, and addresses that may hold them. Neither `Debug` nor any error of ours prints it.
 #[derive(Clone, Eq, PartialEq)]
@@ -25,6 +27,29 @@ impl Secret {
     /// The text, for use.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+/// The token of the admin port, if it has one. Clones share it, and see one that was read anew.
+#[derive(Clone, Debug, Default)]
+pub struct AdminToken(Option<Arc<ArcSwap<Secret>>>);
+
+impl AdminToken {
+    /// This one, or none at all.
+    pub fn new(token: Option<Secret>) -> Self {
+        Self(token.map(|token| Arc::new(ArcSwap::from_pointee(token))))
+    }
+
+    /// The one in force.
+    pub(crate) fn current(&self) -> Option<Arc<Secret>> {
+        self.0.as_ref().map(|token| token.load_full())
+    }
+
+    /// Puts one that was read anew into force.
+    pub(crate) fn renew(&self, token: Secret) {
+        if let Some(current) = &self.0 {
+            current.store(Arc::new(token));
+        }
     }
 }
 

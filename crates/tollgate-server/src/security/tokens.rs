@@ -11,7 +11,14 @@
 //! Tokens are kept as SHA-256 and compared in constant time, each with each, so that neither a guess that begins well nor
 //! its place in the file can be told by the clock.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
@@ -24,7 +31,18 @@ pub struct Tokens(Vec<Token>);
 #[derive(Debug)]
 struct Token {
     pass: Arc<Pass>,
-    digest: [u8; 32],
+    digest: TokenDigest,
+}
+
+/// What is kept of a token.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// Of a token that somebody presents.
+    pub fn of(presented: &[u8]) -> Self {
+        Self(Sha256::digest(presented).into())
+    }
 }
 
 /// What a token lets its bearer do.
@@ -86,9 +104,11 @@ impl Tokens {
                 return Err(wrong("too many tokens; 1000 is the most"));
             }
             let digest = match token.strip_prefix("sha256:") {
-                Some(hex) => read_hex(hex).ok_or_else(|| wrong("after sha256: come 64 hexadecimal digits"))?,
+                Some(hex) => {
+                    read_hex(hex).map(TokenDigest).ok_or_else(|| wrong("after sha256: come 64 hexadecimal digits"))?
+                }
                 None if token.len() < MIN_TOKEN_BYTES => return Err(wrong("the token is short; use 16 bytes or more")),
-                None => Sha256::digest(token).into(),
+                None => TokenDigest::of(token.as_bytes()),
             };
             let domains = match domains {
                 "*" => None,
@@ -105,10 +125,14 @@ impl Tokens {
 
     /// What this token is good for.
     pub fn pass(&self, presented: &[u8]) -> Option<Arc<Pass>> {
-        let digest: [u8; 32] = Sha256::digest(presented).into();
+        self.pass_of(&TokenDigest::of(presented))
+    }
+
+    /// What the token with this digest is good for.
+    pub fn pass_of(&self, digest: &TokenDigest) -> Option<Arc<Pass>> {
         let mut found = None;
         for token in &self.0 {
-            let same: Choice = token.digest.ct_eq(&digest);
+            let same: Choice = token.digest.0.ct_eq(&digest.0);
             if bool::from(same) {
                 found = Some(Arc::clone(&token.pass));
             }
@@ -131,7 +155,14 @@ impl Pass {
 
 /// Who may ask on the data ports. Clones share it, and see a file of tokens that was read anew.
 #[derive(Clone, Debug, Default)]
-pub struct Access(Option<Arc<ArcSwap<Tokens>>>);
+pub struct Access(Option<Arc<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    tokens: ArcSwap<Tokens>,
+    /// How often they were read anew.
+    generation: AtomicU64,
+}
 
 impl Access {
     /// Everybody.
@@ -141,7 +172,7 @@ impl Access {
 
     /// Whoever bears one of these tokens.
     pub fn by(tokens: Tokens) -> Self {
-        Self(Some(Arc::new(ArcSwap::from_pointee(tokens))))
+        Self(Some(Arc::new(Known { tokens: ArcSwap::from_pointee(tokens), generation: AtomicU64::new(0) })))
     }
 
     /// Whether nobody needs a token.
@@ -151,8 +182,9 @@ impl Access {
 
     /// Puts tokens that were read anew into force.
     pub fn renew(&self, tokens: Tokens) {
-        if let Some(current) = &self.0 {
-            current.store(Arc::new(tokens));
+        if let Some(known) = &self.0 {
+            known.tokens.store(Arc::new(tokens));
+            known.generation.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -160,9 +192,20 @@ impl Access {
     pub fn pass(&self, presented: Option<&[u8]>) -> Option<Arc<Pass>> {
         match (&self.0, presented) {
             (None, _) => Some(Arc::new(Pass { name: "anybody".to_owned(), domains: None })),
-            (Some(tokens), Some(presented)) => tokens.load().pass(presented),
+            (Some(known), Some(presented)) => known.tokens.load().pass(presented),
             (Some(_), None) => None,
         }
+    }
+
+    /// What the token with this digest is good for; nothing where nobody needs one.
+    pub fn pass_of(&self, digest: &TokenDigest) -> Option<Arc<Pass>> {
+        self.0.as_ref()?.tokens.load().pass_of(digest)
+    }
+
+    /// Another number whenever the tokens were read anew: whoever has shown one before is to be looked at again.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.0.as_ref().map_or(0, |known| known.generation.load(Ordering::Acquire))
     }
 }
 

@@ -20,7 +20,7 @@ use prometheus_client::{
 };
 use tollgate_core::{Decision, Policy, RuleDecision, Source, Verdict};
 
-use super::{TopDenied, TraceConfig, TraceError, Traces, store::StoreCollector};
+use super::{TopDenied, TraceConfig, TraceError, Traces, Upkeep, store::StoreCollector};
 use crate::{engine::Fate, wiring::Storage};
 
 /// Everything the server counts.
@@ -34,6 +34,8 @@ pub struct Telemetry {
     pub connections: Family<WireLabels, Gauge>,
     /// Requests that could not be understood, by wire.
     pub bad_requests: Family<WireLabels, Counter>,
+    /// Tokens shown that nobody knows.
+    pub refused_tokens: Family<WireLabels, Counter>,
     /// Connections turned away because there were too many, by wire.
     pub refused_connections: Family<WireLabels, Counter>,
     /// Reloads by outcome.
@@ -44,6 +46,8 @@ pub struct Telemetry {
     pub undecided: Counter,
     /// Requests with numbers of their own that there was no room for.
     pub refused_numbers: Counter,
+    /// Switches and secrets.
+    pub(crate) upkeep: Upkeep,
     /// Who is denied most.
     pub top_denied: TopDenied,
     traces: Traces,
@@ -150,6 +154,8 @@ impl Default for Telemetry {
         );
         registry.register("connections", "Connections open now", connections.clone());
         registry.register("bad_requests", "Requests that could not be understood", bad_requests.clone());
+        let refused_tokens: Family<WireLabels, Counter> = Family::default();
+        registry.register("refused_tokens", "Tokens that were shown and are not known", refused_tokens.clone());
         registry.register("refused_connections", "Connections turned away: too many", refused_connections.clone());
         registry.register("reloads", "Times the rule files were read, by outcome", reloads.clone());
         registry.register(
@@ -163,14 +169,17 @@ impl Default for Telemetry {
             "Requests refused because they brought yet another set of numbers of their own",
             refused_numbers.clone(),
         );
+        let upkeep = Upkeep::new(&mut registry);
         Self {
             registry,
+            upkeep,
             decisions,
             shadow_denials,
             latency,
             unmatched,
             connections,
             bad_requests,
+            refused_tokens,
             refused_connections,
             reloads,
             stale_rules,

@@ -23,8 +23,7 @@ impl Collector for StoreCollector {
         };
         gauge("keys", "Keys remembered in this process", health.keys)?;
         gauge("key_bytes", "Bytes that keys and their states take in this process", health.bytes)?;
-        let fails = health.last_failure.as_ref().is_some_and(|(ago, _)| *ago < 5.0);
-        gauge("store_up", "1 unless the store failed to answer in the last five seconds", u64::from(!fails))?;
+        gauge("store_up", "1 while the store answers", u64::from(health.answers()))?;
         let mut counter = |name: &str, help: &str, value: u64| -> fmt::Result {
             let metric = ConstCounter::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)

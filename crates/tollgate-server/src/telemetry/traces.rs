@@ -8,6 +8,8 @@
 //! queue has an end. When the collector is away, spans are lost and counted; no decision ever waits for one. A span tells
 //! domain, policy, verdict, source and cost, and never a user's key.
 
+use std::path::PathBuf;
+
 use tollgate_core::Verdict;
 
 // Its own test is for both kinds of programs.
@@ -35,6 +37,29 @@ pub struct TraceConfig {
     /// The share of requests that are traced, where the caller has not decided; nothing: as `OTEL_TRACES_SAMPLER` says,
     /// which is all of them unless it is set.
     pub ratio: Option<f64>,
+    /// Authorities and a certificate other than the usual ones, for `https://`.
+    pub tls: TraceTls,
+    /// Whether it was asked for by name. What variables of a whole fleet say wrongly is no reason to stop.
+    pub is_wanted: bool,
+}
+
+/// Files of PEM for a collector behind TLS.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TraceTls {
+    /// Who vouches for the collector; nothing: whom the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Who we are: a certificate and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// An endpoint as it may be shown: without a user and a password.
+pub fn shown_endpoint(endpoint: &str) -> String {
+    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}{}***@{host}{path}", if scheme.is_empty() { "" } else { "://" }),
+        None => endpoint.to_owned(),
+    }
 }
 
 /// Why there can be no traces.
@@ -51,6 +76,14 @@ pub enum TraceError {
     Endpoint {
         /// What was named.
         endpoint: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A certificate for it cannot be used.
+    #[error("{what}: {cause}")]
+    Certificate {
+        /// Which file, or whose.
+        what: String,
         /// What is wrong with it.
         cause: String,
     },

@@ -53,3 +53,23 @@ fn the_table_of_numbers_has_an_end() {
     let series = metrics.lines().filter(|line| line.starts_with("tollgate_decisions_total")).count();
     assert!(series < 10, "callers' numbers do not become labels: {series}");
 }
+
+#[test]
+fn the_switch_for_everything_holds_for_these_as_well() {
+    let bench = Bench::without_rules();
+    bench.0.switch(|switches| switches.everything_off = true).unwrap();
+    for _ in 0..9 {
+        let decision = throttle(&bench, "u", THROTTLE, 1).unwrap();
+        assert!(decision.is_allowed() && decision.remaining() == THROTTLE.burst, "{decision:?}");
+    }
+    assert_eq!(bench.0.store().health().keys, 0, "the store was not asked");
+    bench.0.switch(|switches| switches.everything_off = false).unwrap();
+
+    bench.0.switch(|switches| switches.everything_watches = true).unwrap();
+    for _ in 0..THROTTLE.burst + 2 {
+        assert!(throttle(&bench, "u", THROTTLE, 1).unwrap().is_allowed());
+    }
+    let labels = r#"domain="tollgate:throttle",policy="ad hoc",rule="throttle""#;
+    assert!(bench.metric(&format!("tollgate_shadow_denials_total{{{labels}}} 2")));
+    assert!(!bench.0.telemetry().encode().unwrap().contains(r#"verdict="deny""#), "nobody was refused");
+}

@@ -18,7 +18,7 @@ pub(crate) struct Edge {
 }
 
 /// The ports as they stand in the example.
-const EDGE: u16 = 10_000;
+pub(crate) const EDGE: u16 = 10_000;
 const TOLLGATE: u16 = 8_081;
 
 impl Edge {

@@ -6,3 +6,4 @@ mod docs;
 mod edge;
 mod limits;
 mod outage;
+mod strangers;

@@ -1,8 +1,14 @@
 //! The admin port: health, metrics, switches, overrides, the page.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::{client::ask, desk::Desk};
+use serde_json::json;
+use tollgate_testkit::servers::wait_until;
+
+use crate::{
+    client::ask,
+    desk::{Desk, RULES},
+};
 
 const U: &str = r#"{"domain":"api","key":"u"}"#;
 
@@ -97,6 +103,60 @@ fn a_switch_for_a_misspelt_rule_is_refused() {
         desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"off",{target}}}"#)).is_problem(400, words);
     }
     desk.admin_send("POST", "/api/switches", r#"{"turn":"sideways"}"#).is_problem(400, "unknown variant");
+}
+
+#[test]
+fn a_switch_that_is_turned_does_not_make_misspelt_ones_pass() {
+    let desk = Desk::new();
+    let turn = |how: &str, rule: &str| {
+        let body = format!(r#"{{"turn":"{how}","domain":"api","policy":"two-rules","rule":"{rule}"}}"#);
+        desk.admin_send("POST", "/api/switches", &body)
+    };
+    assert_eq!(turn("off", "hour").status, 200);
+    for how in ["off", "on", "watch", "enforce"] {
+        turn(how, "huor").is_problem(400, "no such rule");
+    }
+    assert_eq!(turn("watch", "hour").status, 200, "one that is off is still there");
+    assert_eq!(turn("on", "hour").status, 200);
+    assert_eq!(turn("on", "hour").status, 200, "twice does no harm");
+}
+
+/// Whoever was switched off and then renamed away leaves a switch behind; it has to be possible to clear it up.
+#[test]
+fn a_switch_for_what_is_gone_can_be_turned_back() {
+    let desk = Desk::new();
+    let turn = |how: &str, rest: &str| {
+        desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"{how}","domain":"api","policy":{rest}}}"#))
+    };
+    assert_eq!(turn("off", r#""shaped""#).status, 200);
+    assert_eq!(turn("watch", r#""two-rules","rule":"hour""#).status, 200);
+    desk.write("rules.yaml", &RULES.replace("shaped", "other").replace("hour", "day"));
+    let is_gone = || desk.metric("tollgate_reloads_total{outcome=\"ok\"}") == Some(2.0);
+    wait_until("the rules are renamed", Duration::from_secs(20), is_gone);
+    turn("off", r#""shaped""#).is_problem(400, "no policy");
+    let left = turn("on", r#""shaped""#).json();
+    assert_eq!(left["off"].as_array().map(Vec::len), Some(0), "{left}");
+    assert_eq!(turn("enforce", r#""two-rules","rule":"hour""#).json()["watching"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn switches_that_are_turned_are_counted_and_told() {
+    let desk = Desk::new();
+    let turned = |kind: &str| desk.metric(&format!("tollgate_switches{{kind=\"{kind}\"}}"));
+    let kinds = ["everything_off", "everything_watches", "off", "watching"];
+    assert_eq!(kinds.map(turned), [Some(0.0); 4]);
+    assert!(!desk.admin_get("/readyz").body.contains("switch"));
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"off","domain":"api","policy":"shaped"}"#);
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"off","domain":"api","policy":"places"}"#);
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"off"}"#);
+    assert_eq!(kinds.map(turned), [Some(1.0), Some(0.0), Some(2.0), Some(0.0)]);
+    let ready = desk.admin_get("/readyz");
+    assert_eq!(ready.status, 200, "whoever turned it off wants requests to come");
+    assert!(ready.body.contains("everything is switched off"), "{}", ready.body);
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"on"}"#);
+    assert_eq!(kinds.map(turned), [Some(0.0), Some(0.0), Some(2.0), Some(0.0)]);
+    let ready = desk.admin_get("/readyz").body;
+    assert!(ready.contains("2 switches are turned") && !ready.contains("everything"), "{ready}");
 }
 
 #[test]

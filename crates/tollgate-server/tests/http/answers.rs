@@ -137,6 +137,24 @@ fn places_are_held_by_a_lease_and_released_by_it() {
     assert_eq!(oldest.json()["remaining"], 2);
 }
 
+/// Objects of JSON have no order, and many programs sort them; under the other form of rules the order counts.
+#[test]
+fn entries_of_a_descriptor_are_a_set() {
+    let desk = Desk::start(|folder, config| {
+        let rules = "domain: messages\ndescriptors:\n  - key: kind\n    value: marketing\n    descriptors:\n      - key: to\n        rate_limit: { unit: hour, requests_per_unit: 3 }\n  - { key: to, rate_limit: { unit: hour, requests_per_unit: 9 } }\n";
+        std::fs::write(folder.path().join("rules.yaml"), rules).unwrap();
+        config.rules = vec![folder.path().join("rules.yaml")];
+    });
+    for (descriptor, remaining) in
+        [(r#"{"kind":"marketing","to":"9"}"#, 2), (r#"{"to":"9","kind":"marketing"}"#, 1), (r#"{"to":"9"}"#, 8)]
+    {
+        let told = desk.check(&format!(r#"{{"domain":"messages","descriptor":{descriptor}}}"#));
+        assert_eq!(told["remaining"], remaining, "{descriptor}: {told}");
+    }
+    let told = desk.check(r#"{"domain":"messages","descriptor":{"to":"9","kind":"other"}}"#);
+    assert_eq!(told["source"], "no_policy");
+}
+
 /// As curl sends it, with a form's content type.
 #[test]
 fn the_content_type_makes_no_difference() {

@@ -1,6 +1,9 @@
 //! `/v1/auth`: what proxies ask, and whom they ask it for.
 
-use crate::{client::ask, desk::Desk};
+use crate::{
+    client::{Reply, ask, raw},
+    desk::Desk,
+};
 
 #[test]
 fn a_proxy_is_told_to_go_on_or_not() {
@@ -90,6 +93,55 @@ fn headers_that_contradict_each_other_are_not_believed() {
         desk.get(&format!("/v1/auth?entry=key:{source}"), &claims).is_problem(400, "say different things");
         assert_eq!(desk.get(&format!("/v1/auth?entry=key:{source}:{ours}"), &claims).status, 200);
     }
+}
+
+/// nginx takes 401 and 403 alone for a refusal, and may be told to let pass whatever else comes.
+#[test]
+fn a_contradiction_is_refused_with_the_status_of_refusals() {
+    let claims = [("x-forwarded-uri", "/login"), ("x-original-uri", "/x1")];
+    Desk::new().get("/v1/auth?entry=key:path&deny_status=403", &claims).is_problem(403, "say different things");
+    let desk = Desk::with(|config| config.auth.deny_status = Some(401));
+    desk.get("/v1/auth?entry=key:path", &claims).is_problem(401, "say different things");
+}
+
+/// Bytes as they are: a header may hold any.
+fn with_key(desk: &Desk, value: &[u8]) -> Reply {
+    let head = b"GET /v1/auth?entry=key:header:x-api-key HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: ";
+    raw(desk.http, &[head, value, b"\r\n\r\n"].concat()).unwrap()
+}
+
+/// Whoever could bring about an error could get around every limit of a proxy that lets errors pass.
+#[test]
+fn whatever_a_client_writes_into_a_header_is_limited() {
+    let desk = Desk::new();
+    let long = |end: &str| format!("{}{end}", "k".repeat(5_000)).into_bytes();
+    for value in [long("a"), long("b"), b"\xff\xfe".to_vec(), b"\xff\xfd".to_vec(), vec![0xff; 5_000]] {
+        for left in [2, 1, 0] {
+            let reply = with_key(&desk, &value);
+            assert_eq!(reply.status, 200, "{reply:?}");
+            assert!(reply.header("ratelimit").unwrap().contains(&format!("r={left}")), "{reply:?}");
+        }
+        with_key(&desk, &value).is_problem(429, "the same request passes after");
+    }
+    let path = format!("/{}?q", "p".repeat(9_000));
+    for status in [200, 200, 200, 429] {
+        assert_eq!(desk.get("/v1/auth?entry=key:path", &[("x-original-uri", &path)]).status, status);
+    }
+    assert_eq!(desk.metric("tollgate_bad_requests_total{wire=\"http\"}").unwrap_or(0.0), 0.0);
+}
+
+/// Where a header's value is asked about by another verb, it is the same key.
+#[test]
+fn a_long_value_is_the_same_key_for_every_verb() {
+    let desk = Desk::new();
+    let value = "k".repeat(5_000);
+    assert_eq!(with_key(&desk, value.as_bytes()).status, 200);
+    let answer = desk.check(&format!(r#"{{"domain":"api","descriptor":{{"key":"{value}"}}}}"#));
+    assert_eq!(answer["remaining"], 1, "{answer}");
+    let key = answer["key"].as_str().unwrap();
+    assert!(key.starts_with("kkk") && key.contains("…sha256:") && key.len() < 200, "{key}");
+    let answer = desk.check(&format!(r#"{{"domain":"api","key":"{key}"}}"#));
+    assert_eq!(answer["remaining"], 0, "what an answer calls it can be asked about: {answer}");
 }
 
 /// Nobody is over a limit then, and nobody can say when the request would pass.

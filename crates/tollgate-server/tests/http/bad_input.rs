@@ -51,7 +51,14 @@ fn wrong_types_are_refused() {
     refuses(r#"{"domain":"api","descriptor":["user"]}"#, "an object of texts");
     refuses(r#"{"domain":"api","key":"u","cost":1.5}"#, "invalid type");
     refuses(r#"{"domain":"api","key":"u","cost":-1}"#, "invalid value");
-    refuses(r#"[]"#, "the body is not what was expected");
+    refuses(r#"null"#, "expected an object");
+}
+
+/// Fields have names; a list of their values in some order is a guess.
+#[test]
+fn a_body_that_is_a_list_is_refused() {
+    refuses(r#"[]"#, "invalid type: sequence, expected an object");
+    refuses(r#"["api","u",null,1,null,null,null,null,null]"#, "invalid type: sequence, expected an object");
 }
 
 #[test]
@@ -78,9 +85,15 @@ fn a_huge_cost_is_refused() {
 
 #[test]
 fn times_that_are_none_are_refused() {
-    refuses(r#"{"domain":"api","key":"u","max_wait_ms":-1}"#, "0 or more");
-    refuses(r#"{"domain":"api","key":"u","max_wait_ms":1e300}"#, "0 or more");
-    refuses(r#"{"domain":"api","key":"u","max_wait_ms":1e12}"#, "is the most");
+    refuses(r#"{"domain":"api","key":"u","max_wait_ms":-1}"#, "max_wait_ms is -1.0; use milliseconds, 0 to 8640000000");
+    refuses(
+        r#"{"domain":"api","key":"u","max_wait_ms":1e300}"#,
+        "max_wait_ms is 1e300; use milliseconds, 0 to 8640000000",
+    );
+    refuses(r#"{"domain":"api","key":"u","max_wait_ms":8640000000.001}"#, "0 to 8640000000");
+    let desk = Desk::new();
+    let late = r#"{"domain":"api","key":"u","at_ms":1e300}"#;
+    desk.post("/v1/refund", late).is_problem(400, "at_ms is 1e300; use milliseconds, 0 to 4503599627370");
 }
 
 #[test]
@@ -93,6 +106,38 @@ fn an_empty_key_is_refused() {
 #[test]
 fn a_long_key_is_refused_not_cut() {
     refuses(&format!(r#"{{"domain":"api","key":"{}"}}"#, "k".repeat(4_097)), "4097 bytes long; 4096 is the most");
+}
+
+#[test]
+fn a_domain_longer_than_any_rule_file_may_name_is_refused() {
+    let long = |bytes| format!(r#"{{"domain":"{}","key":"u"}}"#, "d".repeat(bytes));
+    refuses(&long(129), "the domain is 129 bytes long; 128 is the most");
+    refuses(&long(60_000), "the domain is 60000 bytes long; 128 is the most");
+    let desk = Desk::new();
+    assert_eq!(desk.check(&long(128))["source"], "unknown_domain");
+    let query = format!("/v1/auth?domain={}", "d".repeat(129));
+    desk.get(&query, &[]).is_problem(400, "the domain is 129 bytes long");
+}
+
+/// The bound is kept where entries are read: comparing thousands of them with each other would take long.
+#[test]
+fn a_descriptor_of_thousands_of_entries_is_not_read_to_its_end() {
+    let entries: Vec<String> = (0..6_000).map(|entry| format!(r#""{entry}":"""#)).collect();
+    let body = |entries: &[String]| format!(r#"{{"domain":"api","descriptor":{{{}}}}}"#, entries.join(","));
+    refuses(&body(&entries), "a descriptor of more than 16 entries; 16 is the most");
+    refuses(&body(&entries[..17]), "more than 16 entries");
+    // The seventeenth is enough to know: whatever is wrong behind it is not looked at.
+    refuses(&body(&entries).replace("}}", ":::"), "more than 16 entries");
+    assert_eq!(Desk::new().check(&body(&entries[..16]))["source"], "no_policy");
+}
+
+#[test]
+fn a_query_that_says_something_twice_is_refused() {
+    let desk = Desk::new();
+    for twice in ["domain=api&domain=edge", "cost=0&cost=1", "deny_status=403&deny_status=429"] {
+        desk.get(&format!("/v1/auth?{twice}"), &[]).is_problem(400, "twice");
+    }
+    assert_eq!(desk.get("/v1/auth?entry=a:value:1&entry=b:value:2", &[]).status, 200);
 }
 
 #[test]

@@ -67,6 +67,11 @@ pub(crate) fn raw(server: SocketAddr, bytes: &[u8]) -> Option<Reply> {
 pub(crate) fn ask_on(stream: &mut TcpStream, body: &str) -> io::Result<Reply> {
     let request = format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes())?;
+    hear_on(stream)
+}
+
+/// The next answer on a connection that stays; one to a request that was not `HEAD`.
+pub(crate) fn hear_on(stream: &mut TcpStream) -> io::Result<Reply> {
     let mut reply = Vec::new();
     let mut piece = [0; 4096];
     loop {

@@ -90,6 +90,8 @@ fn bodies_are_taken_exactly_if_the_document_allows_them() {
         json!({"domain":"api","key":"u","descriptor":{"user":"u"}}),
         json!({"domain":"api","key":""}),
         json!({"domain":"","key":"u"}),
+        json!({"domain":"d".repeat(128),"key":"u"}),
+        json!({"domain":"d".repeat(129),"key":"u"}),
         json!({"domain":"api","descriptor":{}}),
         json!({"domain":"api","descriptor":{"user":1}}),
         json!({"domain":"api","key":"u","cost":-1}),
@@ -98,6 +100,7 @@ fn bodies_are_taken_exactly_if_the_document_allows_them() {
         json!({"domain":"api","key":"u","lease":1}),
         json!({"domain":"api","key":"u","other":1}),
         json!([]),
+        json!(["api", "u", null, 1, null, null, null, null, null]),
     ] {
         let taken = desk.post("/v1/check", &body.to_string()).status == 200;
         assert_eq!(taken, check.is_valid(&body), "{body}");

@@ -51,6 +51,48 @@ fn tokens_are_read_again_when_they_change() {
     assert_eq!(bearing(&desk, TOKEN, U), 401, "the old one is good for nothing");
 }
 
+/// Whoever revokes a token and makes a mistake has revoked nothing, and should know.
+#[test]
+fn tokens_that_cannot_be_read_again_are_told_until_they_can() {
+    let desk = with_tokens();
+    let failed = r#"tollgate_secret_reloads_total{what="tokens",outcome="failed"}"#;
+    assert_eq!(desk.metric(failed), Some(0.0), "something to compare the first failure with");
+    desk.write("tokens", "edge too-short-canary\n");
+    wait_until("the mistake", Duration::from_secs(20), || desk.metric(failed) == Some(1.0));
+    let ready = desk.admin_get("/readyz");
+    assert_eq!(ready.status, 200, "the tokens before are tokens");
+    assert!(
+        ready.body.contains("the tokens could not be read again") && ready.body.contains("tokens:1"),
+        "{}",
+        ready.body
+    );
+    assert!(!ready.body.contains("canary"), "{}", ready.body);
+    desk.write("tokens", "edge another-0123456789 api\n");
+    wait_until("the new token", Duration::from_secs(20), || bearing(&desk, "another-0123456789", U) == 200);
+    wait_until("nothing to tell", Duration::from_secs(20), || !desk.admin_get("/readyz").body.contains("tokens"));
+    assert_eq!(desk.metric(r#"tollgate_secret_reloads_total{what="tokens",outcome="ok"}"#), Some(1.0));
+}
+
+#[test]
+fn the_admin_token_is_read_again_when_its_file_changes() {
+    let desk = Desk::start(|folder, config| {
+        let file = folder.path().join("admin");
+        fs::write(&file, "first-0123456789\n").unwrap();
+        config.admin_token = Some(Secret::from_file(&file).unwrap());
+        config.admin_token_file = Some(file);
+    });
+    let looks = |token: &str| {
+        ask(desk.admin, "GET", "/api/switches", &[("authorization", &format!("Bearer {token}"))], b"").status
+    };
+    assert_eq!((looks("first-0123456789"), looks("second-0123456789")), (200, 401));
+    desk.write("admin", "second-0123456789\n");
+    wait_until("the new token", Duration::from_secs(20), || looks("second-0123456789") == 200);
+    assert_eq!(looks("first-0123456789"), 401, "the old one is good for nothing");
+    desk.write("admin", "\n");
+    wait_until("the mistake", Duration::from_secs(20), || desk.admin_get("/readyz").body.contains("the admin token"));
+    assert_eq!(looks("second-0123456789"), 200, "no token is no way in");
+}
+
 #[test]
 fn the_admin_port_has_a_token_of_its_own() {
     let desk = Desk::with(|config| config.admin_token = Some(Secret::new(TOKEN)));

@@ -72,3 +72,30 @@ fn idle_connections_are_let_go() {
     let ended = desk.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(9), server.finished()).await });
     assert!(ended.is_ok(), "the drain's ten seconds were not needed");
 }
+
+/// A crowd that never ends: at some moment nobody is let in any more.
+#[test]
+fn those_who_keep_coming_do_not_hold_the_end_up() {
+    let mut desk = Desk::new();
+    let (address, came, ended) = (desk.http, AtomicU64::new(0), AtomicBool::new(false));
+    let in_time = thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    came.fetch_add(u64::from(TcpStream::connect(address).is_ok()), Ordering::Relaxed);
+                    // A system has only so many ports for its own side.
+                    thread::sleep(Duration::from_millis(4));
+                }
+            });
+        }
+        while came.load(Ordering::Relaxed) < 100 {
+            thread::yield_now();
+        }
+        desk.stopper.stop();
+        let finished = desk.server.take().unwrap().finished();
+        let in_time = desk.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(9), finished).await });
+        ended.store(true, Ordering::Relaxed);
+        in_time
+    });
+    assert!(in_time.is_ok(), "after nine seconds there is no end; {} have come", came.load(Ordering::Relaxed));
+}

@@ -109,6 +109,10 @@ fn a_certificate_that_cannot_be_read_changes_nothing() {
     let (desk, at) = with_tls(&first, false);
     desk.write("cert.pem", "-----BEGIN CERTIFICATE-----\n");
     let [old, new] = [&first, &second].map(Papers::trusting);
+    let failed = r#"tollgate_secret_reloads_total{what="certificates",outcome="failed"}"#;
+    wait_until("it is told", Duration::from_secs(20), || desk.metric(failed) == Some(1.0));
+    let ready = desk.admin_get("/readyz");
+    assert!(ready.status == 200 && ready.body.contains("the certificates could not be read again"), "{}", ready.body);
     (0..5).for_each(|_| assert_eq!(answered(&desk, &at, &old), [true; 3]));
     fs::copy(second.server_key(), desk.path("key.pem")).unwrap();
     fs::copy(second.server_cert(), desk.path("cert.pem")).unwrap();

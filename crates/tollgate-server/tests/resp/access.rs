@@ -1,5 +1,11 @@
 //! Tokens: who may ask, and about what.
 
+use tollgate_server::{
+    config::Bounds,
+    security::{Access, Tokens},
+    telemetry::Wire,
+};
+
 use crate::support::{Server, array, five};
 
 const TOKENS: &str = "all  canary-for-everything  *\nedge canary-for-the-edge    api,edge\n";
@@ -53,4 +59,34 @@ fn a_token_opens_its_domains_and_no_other() {
     client.asks(&["RESET"], "+RESET\r\n");
     client.send(array(&["CL.THROTTLE", "u", "1", "1", "1"]));
     client.hears_error("NOAUTH");
+}
+
+/// A token that is taken back is of no use on connections that stand, either.
+#[test]
+fn a_token_that_is_taken_back_stops_working_at_once() {
+    let access = Access::by(Tokens::parse("tokens", TOKENS).unwrap());
+    let server = Server::with(Bounds::default(), access.clone());
+    let (mut edge, mut all) = (server.client(), server.client());
+    edge.asks(&["AUTH", "canary-for-the-edge"], "+OK\r\n");
+    all.asks(&["AUTH", "canary-for-everything"], "+OK\r\n");
+    access.renew(Tokens::parse("tokens", "all canary-for-everything api\n").unwrap());
+    edge.send(array(&["ECHO", "x"]));
+    edge.hears_error("NOAUTH");
+    all.asks(&["ECHO", "x"], "$1\r\nx\r\n");
+    all.send(array(&["CL.THROTTLE", "u", "1", "1", "1"]));
+    all.hears_error("NOPERM");
+}
+
+#[test]
+fn a_greeting_that_is_refused_changes_nothing() {
+    let server = Server::with_tokens(TOKENS);
+    let mut client = server.client();
+    client.send(array(&["HELLO", "3", "AUTH", "a", "canary-for-everything", "SETNAME", "a b"]));
+    client.hears_error("printable");
+    client.send(array(&["ECHO", "x"]));
+    client.hears_error("NOAUTH");
+    client.send(array(&["AUTH", "wrong"]));
+    client.hears_error("WRONGPASS");
+    let refused = server.engine.telemetry().refused_tokens.get(&Wire::Resp.label()).map(|count| count.get());
+    assert_eq!(refused, Some(1));
 }

@@ -103,7 +103,7 @@ fn unknown_commands_and_wrong_types_are_refused_by_name() {
     is_refused(&["CLIENT", "KILL", "x"], "unknown subcommand");
     is_refused(&["CLIENT", "SETNAME", "a b"], "printable");
     is_refused(&["CONFIG", "SET", "a", "b"], "only CONFIG GET");
-    is_refused(&["AUTH", "canary-token"], "AUTH is not needed");
+    is_refused(&["AUTH", "canary-token"], "called without any password configured for the default user");
 }
 
 #[test]
@@ -129,11 +129,27 @@ fn keys_that_are_empty_long_or_no_text() {
     is_refused(&["TG.CHECK", "api", &"k".repeat(4_097)], "the key is 4097 bytes long; 4096 is the most");
     is_refused(&["CL.THROTTLE", &"k".repeat(4_097), "1", "1", "1"], "the key is 4097 bytes long");
     is_refused(&[&b"CL.THROTTLE"[..], b"\xff\xfe", b"1", b"1", b"1"], "the key '\\xff\\xfe' is not UTF-8");
+    for command in ["TG.CHECK", "TG.REFUND", "TG.RESET"] {
+        is_refused(&[command, &"d".repeat(129), "u"], "the domain is 129 bytes long; 128 is the most");
+    }
     is_refused(&[&b"TG.CHECK"[..], b"\xc3(", b"u"], "the domain '\\xc3(' is not UTF-8");
     let server = Server::start();
     let mut client = server.client();
     client.asks(&["CL.THROTTLE", "", "1", "1", "1"], five([0, 2, 1, -1, 1])); // Redis has an empty key as well
     client.asks(&["CL.THROTTLE", &"k".repeat(4_096), "1", "1", "1"], five([0, 2, 1, -1, 1]));
+}
+
+/// A page in a browser can post to any port of its machine; what it posts must not be carried out.
+#[test]
+fn a_posted_form_is_no_command() {
+    let server = Server::start();
+    for head in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: localhost\r\n"] {
+        let mut client = server.client();
+        client.send(format!("{head}\r\nCL.THROTTLE victim 0 1 60\r\nQUIT\r\n"));
+        let heard = client.hears_the_end();
+        assert!(heard.ends_with("-ERR this is no HTTP port; the connection is closed\r\n"), "{heard:?}");
+    }
+    server.client().asks(&["CL.THROTTLE", "victim", "0", "1", "60"], five([0, 1, 0, -1, 60]));
 }
 
 /// Whoever sends all of it before listening is told, too, and finds no broken pipe.

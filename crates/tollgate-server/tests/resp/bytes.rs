@@ -101,8 +101,8 @@ fn an_unknown_domain_is_allowed_without_numbers() {
     let mut client = server.client();
     client.send(array(&["TG.CHECK", "nowhere", "42"]));
     client.hears("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n:0\r\n");
-    client.hears("$9\r\nremaining\r\n$-1\r\n$5\r\nlimit\r\n$-1\r\n$14\r\nreset_after_us\r\n$-1\r\n");
-    client.hears("$10\r\ndecided_by\r\n$-1\r\n$6\r\nsource\r\n$-1\r\n");
+    client.hears("$9\r\nremaining\r\n$-1\r\n$5\r\nlimit\r\n$-1\r\n$14\r\nreset_after_us\r\n:0\r\n");
+    client.hears("$10\r\ndecided_by\r\n$-1\r\n$6\r\nsource\r\n$14\r\nunknown_domain\r\n");
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn clients_are_met_with_manners() {
     client.asks(&["CONFIG", "GET", "save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     client.asks(&["CONFIG", "GET", "maxmemory"], "*0\r\n");
     client.asks(&["SELECT", "0"], "+OK\r\n");
-    client.asks(&["COMMAND", "COUNT"], ":17\r\n");
+    client.asks(&["COMMAND", "COUNT"], ":20\r\n");
     client.asks(
         &["COMMAND", "INFO", "cl.throttle", "get"],
-        "*2\r\n*6\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n$-1\r\n",
+        "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
     );
     client.asks(&["RESET"], "+RESET\r\n");
     client.asks(&["CLIENT", "GETNAME"], "$0\r\n\r\n");

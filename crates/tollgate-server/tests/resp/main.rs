@@ -13,3 +13,4 @@ mod pipelines;
 mod shared;
 mod support;
 mod tools;
+mod transactions;

@@ -27,6 +27,7 @@ use tonic::{Status, transport::Channel};
 /// A server that answers by these rules; it ends with the test's runtime.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    telemetry: Arc<Telemetry>,
     stopper: Stopper,
     done: JoinHandle<()>,
 }
@@ -66,13 +67,14 @@ impl Server {
         let engine = Engine::new(store, Arc::clone(&telemetry));
         engine.load(read_str("rules.yaml", rules, Format::Yaml).map(|file| vec![file])).unwrap();
         let loopback = ([127, 0, 0, 1], 0).into();
-        let listener = Listener::bind(Wire::Grpc, loopback, None, choices.bounds, telemetry).await.unwrap();
+        let listener =
+            Listener::bind(Wire::Grpc, loopback, None, choices.bounds, Arc::clone(&telemetry)).await.unwrap();
         let address = listener.address().unwrap();
         let (stopper, shutdown) = shutdown::channel();
         let health = Health::new(engine.clone());
         let grpc = Grpc::new(engine, choices.access, choices.headers, health).calls_at_once(choices.calls);
         let done = tokio::spawn(grpc.serve(listener, shutdown));
-        Self { address, stopper, done }
+        Self { address, telemetry, stopper, done }
     }
 
     pub(crate) async fn channel(&self) -> Channel {
@@ -82,6 +84,11 @@ impl Server {
 
     pub(crate) async fn client(&self) -> Client {
         Client::new(self.channel().await)
+    }
+
+    /// Questions so far that could not be understood.
+    pub(crate) fn bad_requests(&self) -> u64 {
+        self.telemetry.bad_requests.get_or_create(&Wire::Grpc.label()).get()
     }
 
     /// Tells it to end.

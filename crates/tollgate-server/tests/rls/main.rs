@@ -12,4 +12,5 @@ mod headers;
 mod helpers;
 mod quota_mode;
 mod requested;
+mod strangers;
 mod tokens;

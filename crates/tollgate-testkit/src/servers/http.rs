@@ -26,17 +26,24 @@ impl HttpReply {
 
 /// Asks a server on loopback.
 pub fn http_get(port: u16, path: &str, headers: &[(&str, &str)]) -> io::Result<HttpReply> {
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    http_get_bytes(port, path, &headers)
+}
+
+/// The same with header values of any bytes.
+pub fn http_get_bytes(port: u16, path: &str, headers: &[(&str, &[u8])]) -> io::Result<HttpReply> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut request = format!("GET {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         request.push_str("host: test\r\n");
     }
+    let mut request = request.into_bytes();
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        request.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
     }
-    request.push_str("\r\n");
-    stream.write_all(request.as_bytes())?;
+    request.extend_from_slice(b"\r\n");
+    stream.write_all(&request)?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     read(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::Error::other("what came back is no HTTP"))

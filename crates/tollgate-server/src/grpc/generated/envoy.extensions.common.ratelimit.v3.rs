@@ -24,8 +24,8 @@ pub mod rate_limit_descriptor {
         #[prost(string, tag = "1")]
         pub key: ::prost::alloc::string::String,
         /// Which one.
-        #[prost(string, tag = "2")]
-        pub value: ::prost::alloc::string::String,
+        #[prost(bytes = "vec", tag = "2")]
+        pub value: ::prost::alloc::vec::Vec<u8>,
     }
     /// A limit that comes with the request and stands in for the one in the rules.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

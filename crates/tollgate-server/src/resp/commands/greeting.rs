@@ -1,7 +1,10 @@
 //! Manners: what client libraries, redis-cli and redis-benchmark say before, after and around the commands that matter.
 
 use super::{Command, Refused, Replies, Session, Told, numbers, shown};
-use crate::resp::reply::Protocol;
+use crate::{
+    resp::{reply::Protocol, transaction::Transaction},
+    telemetry::Wire,
+};
 
 pub(super) fn ping(_session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
     match (command.argument(0), command.arguments()) {
@@ -37,6 +40,24 @@ pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut R
     Ok(())
 }
 
+/// From here on commands are kept until `EXEC`.
+pub(super) fn multi(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Told {
+    session.admit()?;
+    if command.arguments() > 0 {
+        return Err(Refused::usage("MULTI"));
+    }
+    session.transaction = Some(Transaction::default());
+    replies.status("OK");
+    Ok(())
+}
+
+/// A browser, or whoever was talked into it, posts to this port: lines of its body could be commands, so it ends here.
+pub(super) fn not_http(session: &mut Session) -> Told {
+    session.is_over = true;
+    session.engine.telemetry().bad_requests.get_or_create(&Wire::Resp.label()).inc();
+    Err(Refused::because("this is no HTTP port; the connection is closed"))
+}
+
 /// There is one set of keys, and its number is 0.
 pub(super) fn select(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
     session.admit()?;
@@ -67,11 +88,11 @@ pub(super) fn hello(session: &mut Session, command: Command<'_>, replies: &mut R
         Some(b"3") => Protocol::Three,
         Some(_) => return Err(Refused("NOPROTO unsupported protocol version; 2 and 3 are spoken".to_owned())),
     };
-    let (mut index, mut name) = (1, None);
+    let (mut index, mut name, mut shown) = (1, None, None);
     while let Some(word) = command.argument(index) {
         match (command.argument(index + 1), command.argument(index + 2)) {
             (Some(_), Some(token)) if word.eq_ignore_ascii_case(b"AUTH") => {
-                session.authenticate(token)?;
+                shown = Some(token);
                 index += 3;
             }
             (Some(given), _) if word.eq_ignore_ascii_case(b"SETNAME") => {
@@ -80,6 +101,10 @@ pub(super) fn hello(session: &mut Session, command: Command<'_>, replies: &mut R
             }
             _ => return Err(Refused::syntax(word, USAGE)),
         }
+    }
+    // Only now, so that an error leaves everything as it was.
+    if let Some(token) = shown {
+        session.authenticate(token)?;
     }
     session.admit()?;
     if let Some(name) = name {

@@ -1,7 +1,7 @@
 //! Limits from rule files: `TG.CHECK`, `TG.REFUND`, `TG.RESET`.
 //!
 //! The answer has the fields of the HTTP answer under the same names: a map in RESP 3, names and values in turn in RESP 2.
-//! Where nobody limits a key, the numbers are null.
+//! Where nobody limits a key, limit and remaining are null and the source tells why.
 
 use tollgate_core::{DecidedBy, Micros, Verdict};
 
@@ -99,20 +99,26 @@ fn tell(replies: &mut Replies, answer: &Answer) {
     let verdict = answer.verdict();
     let wait = if let Verdict::Allow { wait } = verdict { wait } else { Micros::ZERO };
     let decision = answer.decision.as_ref();
-    replies.map(8);
+    let lease = decision.and_then(|decision| decision.lease);
+    replies.map(8 + usize::from(lease.is_some()));
     field(replies, "verdict", |replies| replies.bulk(verdict.name()));
     field(replies, "wait_us", |replies| number(replies, Some(wait.0)));
     field(replies, "retry_after_us", |replies| number(replies, verdict.retry_after().map(|span| span.0)));
     field(replies, "remaining", |replies| number(replies, decision.map(|decision| decision.remaining())));
     field(replies, "limit", |replies| number(replies, decision.map(|decision| decision.limit())));
-    field(replies, "reset_after_us", |replies| number(replies, decision.map(|decision| decision.reset_after().0)));
+    let reset_after = decision.map_or(0, |decision| decision.reset_after().0);
+    field(replies, "reset_after_us", |replies| number(replies, Some(reset_after)));
     let decided_by = decision.and_then(|decision| match decision.decided_by {
         DecidedBy::Rule(position) => answer.rule_name(position),
         DecidedBy::Block => Some("block"),
         DecidedBy::Nothing => None,
     });
     field(replies, "decided_by", |replies| word(replies, decided_by));
-    field(replies, "source", |replies| word(replies, decision.map(|decision| decision.source.name())));
+    let fate = answer.subjects.first().map(|subject| subject.fate.name());
+    field(replies, "source", |replies| word(replies, decision.map_or(fate, |decision| Some(decision.source.name()))));
+    if let Some(lease) = lease {
+        field(replies, "lease", |replies| number(replies, Some(lease.0)));
+    }
 }
 
 fn field(replies: &mut Replies, name: &str, value: impl FnOnce(&mut Replies)) {

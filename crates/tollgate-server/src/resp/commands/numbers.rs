@@ -72,7 +72,7 @@ pub(super) fn text<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a str, Refused> 
 fn not_a_number(what: &str, bytes: &[u8]) -> Refused {
     let negative = bytes.first() == Some(&b'-') && bytes.len() > 1 && bytes[1..].iter().all(u8::is_ascii_digit);
     let why = if negative { "is negative" } else { "is not a whole number" };
-    Refused::because(format_args!("{what} '{}' {why}; give one from 0 to 1099511627776", shown(bytes)))
+    Refused::because(format_args!("{what} '{}' {why}; give one of up to 1099511627776", shown(bytes)))
 }
 
 #[cfg(test)]

@@ -38,7 +38,19 @@ const COMMANDS: &[Listed] = &[
     listed("hello", -1, OPEN, 0),
     listed("reset", 1, OPEN, 0),
     listed("quit", -1, OPEN, 0),
+    listed("multi", 1, MANNERS, 0),
+    listed("exec", 1, MANNERS, 0),
+    listed("discard", 1, MANNERS, 0),
 ];
+
+/// Whether a command is listed, and then whether it has as many words as it should.
+pub(super) fn check(command: Command<'_>) -> Option<Told> {
+    let listed = COMMANDS.iter().find(|listed| command.name().eq_ignore_ascii_case(listed.name.as_bytes()))?;
+    let words = i64::try_from(command.arguments() + 1).unwrap_or(i64::MAX);
+    let fits = if listed.arity < 0 { words >= -listed.arity } else { words == listed.arity };
+    let wrong = || Refused::because(format_args!("wrong number of arguments for '{}' command", listed.name));
+    Some(if fits { Ok(()) } else { Err(wrong()) })
+}
 
 pub(super) fn command(session: &Session, command: Command<'_>, replies: &mut Replies) -> Told {
     session.admit()?;
@@ -73,11 +85,13 @@ pub(super) fn command(session: &Session, command: Command<'_>, replies: &mut Rep
 }
 
 fn tell(replies: &mut Replies, listed: &Listed) {
-    replies.array(6);
+    replies.array(10);
     replies.bulk(listed.name);
     replies.integer(listed.arity);
     replies.array(listed.flags.len());
     listed.flags.iter().for_each(|flag| replies.status(flag));
     let step = i64::from(listed.key > 0);
     [listed.key, listed.key, step].into_iter().for_each(|place| replies.integer(place));
+    // Since Redis 7: categories, hints, where keys are, subcommands. There is nothing to add.
+    (0..4).for_each(|_| replies.array(0));
 }

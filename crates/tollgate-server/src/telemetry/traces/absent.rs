@@ -75,7 +75,12 @@ mod tests {
 
     #[test]
     fn asking_for_traces_is_answered_with_how_to_get_them() {
-        let config = TraceConfig { endpoint: "http://127.0.0.1:4317".to_owned(), ratio: None };
+        let config = TraceConfig {
+            endpoint: "http://127.0.0.1:4317".to_owned(),
+            ratio: None,
+            tls: Default::default(),
+            is_wanted: true,
+        };
         let error = Traces::start(&config, &mut Registry::default()).unwrap_err();
         assert!(error.to_string().contains("--features otel"), "{error}");
     }

@@ -1,13 +1,19 @@
 //! The way of spans to the collector: a bounded queue, batches, and what is counted and told about it.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use opentelemetry::{Context, Key, KeyValue, trace::TracerProvider};
 use opentelemetry_otlp::{
-    SpanExporter as OtlpExporter, WithExportConfig, WithTonicConfig, tonic_types::transport::ClientTlsConfig,
+    SpanExporter as OtlpExporter, WithExportConfig, WithTonicConfig,
+    tonic_types::transport::{Certificate, ClientTlsConfig, Identity},
 };
 use opentelemetry_sdk::{
     Resource,
@@ -20,7 +26,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{TraceConfig, TraceError};
+use super::{TraceConfig, TraceError, TraceTls, shown_endpoint};
 
 /// Everything between a span and its collector, and who makes spans for it.
 pub(super) fn provider(
@@ -28,17 +34,26 @@ pub(super) fn provider(
     registry: &mut Registry,
 ) -> Result<(SdkTracerProvider, SdkTracer), TraceError> {
     let counts = Family::<Fate, Counter>::default();
-    registry.register("spans", "Spans made for traces, sent to the collector, and lost on the way", counts.clone());
+    registry.register(
+        "spans",
+        "Spans made for traces, sent to the collector, lost on the way, and dropped because too many waited",
+        counts.clone(),
+    );
+    let waiting = Arc::new(AtomicUsize::new(0));
     let exporter = Watched {
-        inner: exporter(&config.endpoint)?,
-        endpoint: config.endpoint.clone(),
+        inner: exporter(config)?,
+        endpoint: shown_endpoint(&config.endpoint),
         is_away: AtomicBool::new(false),
+        waiting: Arc::clone(&waiting),
         sent: counts.get_or_create_owned(&Fate::SENT),
         lost: counts.get_or_create_owned(&Fate::LOST),
     };
     let processor = Counting {
         inner: BatchSpanProcessor::builder(exporter).build(),
         made: counts.get_or_create_owned(&Fate::MADE),
+        dropped: counts.get_or_create_owned(&Fate::DROPPED),
+        waiting,
+        most: most_waiting(),
     };
     let mut builder = SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource());
     if let Some(ratio) = config.ratio {
@@ -49,16 +64,50 @@ pub(super) fn provider(
     Ok((provider, tracer))
 }
 
-fn exporter(endpoint: &str) -> Result<OtlpExporter, TraceError> {
-    let refused = |cause: String| TraceError::Endpoint { endpoint: endpoint.to_owned(), cause };
+fn exporter(config: &TraceConfig) -> Result<OtlpExporter, TraceError> {
+    let endpoint = config.endpoint.as_str();
+    let refused = |cause: String| TraceError::Endpoint { endpoint: shown_endpoint(endpoint), cause };
+    if shown_endpoint(endpoint) != endpoint {
+        let cause = "a user and password are not sent; put them into OTEL_EXPORTER_OTLP_HEADERS";
+        return Err(refused(cause.to_owned()));
+    }
     let scheme = endpoint.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     let mut builder = OtlpExporter::builder().with_tonic().with_endpoint(endpoint);
     match scheme.as_deref() {
         Some("http") => {}
-        Some("https") => builder = builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()),
+        Some("https") => builder = builder.with_tls_config(tls(&config.tls)?),
         _ => return Err(refused("it begins with neither http:// nor https://".to_owned())),
     }
-    builder.build().map_err(|error| refused(error.to_string()))
+    builder.build().map_err(|error| match scheme.as_deref() {
+        // The address has been looked at; what is left is whom to trust.
+        Some("https") => {
+            TraceError::Certificate { what: "TLS towards the collector".to_owned(), cause: error.to_string() }
+        }
+        _ => refused(error.to_string()),
+    })
+}
+
+fn tls(files: &TraceTls) -> Result<ClientTlsConfig, TraceError> {
+    let read = |file: &Path| {
+        fs::read(file).map_err(|error| TraceError::Certificate {
+            what: file.display().to_string(),
+            cause: format!("could not be read: {error}"),
+        })
+    };
+    let mut tls = match &files.ca {
+        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?)),
+        None => ClientTlsConfig::new().with_enabled_roots(),
+    };
+    if let Some((cert, key)) = &files.identity {
+        tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+    }
+    Ok(tls)
+}
+
+/// As many as the queue behind it holds, by the same variable.
+fn most_waiting() -> usize {
+    let told = std::env::var("OTEL_BSP_MAX_QUEUE_SIZE").ok().and_then(|word| word.parse().ok());
+    told.filter(|most| *most > 0).unwrap_or(2_048)
 }
 
 /// Who we are: as the environment says, else `tollgate`.
@@ -78,6 +127,7 @@ struct Watched {
     inner: OtlpExporter,
     endpoint: String,
     is_away: AtomicBool,
+    waiting: Arc<AtomicUsize>,
     sent: Counter,
     lost: Counter,
 }
@@ -85,6 +135,7 @@ struct Watched {
 impl SpanExporter for Watched {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len() as u64;
+        self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
         let told = self.inner.export(batch).await;
         let endpoint = &self.endpoint;
         match &told {
@@ -117,11 +168,15 @@ impl SpanExporter for Watched {
     }
 }
 
-/// The queue, and how many came to it: more than were sent and lost together were dropped because it was full.
+/// The queue, and how many came to it. It would drop in silence what it has no room for, so that is done here.
 #[derive(Debug)]
 struct Counting {
     inner: BatchSpanProcessor,
     made: Counter,
+    dropped: Counter,
+    /// Handed over and not yet on their way.
+    waiting: Arc<AtomicUsize>,
+    most: usize,
 }
 
 impl SpanProcessor for Counting {
@@ -131,7 +186,15 @@ impl SpanProcessor for Counting {
 
     fn on_end(&self, span: SpanData) {
         self.made.inc();
-        self.inner.on_end(span);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < self.most {
+            return self.inner.on_end(span);
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.dropped.inc() == 0 {
+            tracing::warn!(
+                "more spans are made than the trace collector takes; the rest is dropped and counted (said once)"
+            );
+        }
     }
 
     fn force_flush(&self) -> OTelSdkResult {
@@ -157,6 +220,7 @@ impl Fate {
     const MADE: Self = Self { outcome: "made" };
     const SENT: Self = Self { outcome: "sent" };
     const LOST: Self = Self { outcome: "lost" };
+    const DROPPED: Self = Self { outcome: "dropped" };
 }
 
 /// How long the last spans may take.
