@@ -25,8 +25,7 @@ use crate::report::{Failure, Outcome};
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
     let config = args.config()?;
     logs::start(args)?;
-    let ports = [config.http, config.grpc, config.resp, config.admin].iter().flatten().count();
-    files::raise((ports * config.bounds.connections + FILES_OF_OUR_OWN) as u64);
+    files::raise((config.bounds.connections + FILES_OF_OUR_OWN) as u64);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(config, args.log_format));
     // Left alone, a runtime waits for every thread that reads a file, be it one on a mount that never answers.

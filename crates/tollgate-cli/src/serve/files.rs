@@ -5,10 +5,10 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Raises the bound, and warns if the ports may still need more.
+/// Raises the bound, and warns if even one port may need more.
 pub(super) fn raise(needed: u64) {
     let before = getrlimit(Resource::Nofile);
-    let mut raised = before.clone();
+    let mut raised = before;
     raised.current = before.maximum;
     // A system that refuses has its reasons; what there is then is told below.
     let _ = setrlimit(Resource::Nofile, raised);
@@ -18,8 +18,8 @@ pub(super) fn raise(needed: u64) {
         tracing::warn!(
             files = most,
             needed,
-            "the system lets this process have fewer files than its ports may have connections; lower \
-             --max-connections or raise the hard limit (ulimit -n, LimitNOFILE=)"
+            "the system lets this process have fewer files than one port may have connections, so a crowd there would shut \
+             out all others; lower --max-connections, or raise the hard limit (ulimit -n, LimitNOFILE=)"
         );
     }
 }

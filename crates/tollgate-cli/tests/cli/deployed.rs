@@ -131,7 +131,8 @@ fn the_image_starts_a_server_that_serves() {
     let desk = Desk::new();
     let as_it_is = desk.command(&words).envs(&environment).env("TOLLGATE_RULES", "nowhere").output().unwrap();
     let told = String::from_utf8(as_it_is.stderr).unwrap();
-    assert_eq!((as_it_is.status.code(), told.as_str()), (Some(2), "nowhere: there is no such file or directory\n"));
+    assert_eq!(as_it_is.status.code(), Some(2));
+    assert!(told.ends_with("nowhere: there is no such file or directory\n"), "{told}");
 
     // And all the way, on ports of this machine's own.
     fs::create_dir(desk.path("rules")).unwrap();
@@ -171,6 +172,6 @@ fn what_the_image_copies_exists() {
     }
     assert_eq!(copies, 2);
     let (_, mounted) = image.split_once("-v \"$PWD/").unwrap();
-    assert!(root().join(mounted.split(':').next().unwrap()).is_file(), "the file in the comment");
+    assert!(root().join(mounted.split(':').next().unwrap()).is_dir(), "the directory in the comment");
     assert!(root().join("Cargo.lock").is_file(), "--locked needs it");
 }
