@@ -110,7 +110,7 @@ async fn local_goes_on_counting() {
 /// Rules of one policy may differ: the closed one has the last word, then the local one.
 #[tokio::test]
 async fn in_one_policy_the_strictest_word_counts() {
-    let rules = [says(bucket("open", 1), OnStoreFailure::Open), says(bucket("local", 2), OnStoreFailure::Local)];
+    let rules = [says(bucket("open", 3), OnStoreFailure::Open), says(bucket("local", 2), OnStoreFailure::Local)];
     let desk = Desk::abandoned(usual(), rules.clone()).await;
     allowed_by(Source::Local, &desk.take(2).await);
     denied_by(Source::Local, &desk.take(1).await);

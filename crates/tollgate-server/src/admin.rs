@@ -133,7 +133,11 @@ impl Admin {
     fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = self.0.token.current() else { return Ok(()) };
         let presented = Sha256::digest(bearer(headers).unwrap_or_default());
-        if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) { Ok(()) } else { Err(Problem::unauthorized()) }
+        if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) {
+            return Ok(());
+        }
+        self.0.engine.telemetry().refused_tokens.get_or_create(&Wire::Admin.label()).inc();
+        Err(Problem::unauthorized())
     }
 
     fn ready(&self) -> Reply {

@@ -41,6 +41,7 @@ pub(super) struct Doors {
 /// What a call seldom needs.
 struct Rare {
     access: Access,
+    refused_tokens: Counter,
     health: Door,
     /// Reflection, by the names of its services.
     reflection: Vec<(&'static str, Door)>,
@@ -54,6 +55,7 @@ impl Doors {
         let most = bounds.body_bytes;
         let latency = grpc.engine.telemetry().latency(Wire::Grpc);
         let bad_requests = grpc.engine.telemetry().bad_requests.get_or_create(&Wire::Grpc.label()).clone();
+        let refused_tokens = grpc.engine.telemetry().refused_tokens.get_or_create(&Wire::Grpc.label()).clone();
         let traces = grpc.engine.telemetry().traces().clone();
         let limits = Limits { engine: grpc.engine, fields: grpc.fields };
         let reporter = Reporter(HealthReporter::new());
@@ -66,7 +68,7 @@ impl Doors {
         let reflection = v1.into_iter().chain(v1alpha).collect();
         let doors = Self {
             limits: RateLimitServiceServer::new(limits).max_decoding_message_size(MAX_MESSAGE_BYTES),
-            rare: Arc::new(Rare { access: grpc.access, health, reflection }),
+            rare: Arc::new(Rare { access: grpc.access, refused_tokens, health, reflection }),
             latency,
             bad_requests,
             calls: Arc::new(Semaphore::new(grpc.calls)),
@@ -90,6 +92,7 @@ impl Doors {
         }
         if !self.rare.access.is_open() {
             let pass = self.rare.access.pass(bearer(request.headers())).ok_or_else(|| {
+                self.rare.refused_tokens.inc();
                 Status::unauthenticated("send a known token as \"authorization: Bearer …\"; this server asks for one")
             })?;
             request.extensions_mut().insert(pass);

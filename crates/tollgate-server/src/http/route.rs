@@ -79,7 +79,10 @@ impl Http {
 
     /// Whoever bears a token that is known; anybody, where none is asked for.
     fn admit(&self, headers: &HeaderMap) -> Result<std::sync::Arc<crate::security::Pass>, Problem> {
-        self.0.access.pass(bearer(headers)).ok_or_else(Problem::unauthorized)
+        self.0.access.pass(bearer(headers)).ok_or_else(|| {
+            self.0.engine.telemetry().refused_tokens.get_or_create(&Wire::Http.label()).inc();
+            Problem::unauthorized()
+        })
     }
 }
 

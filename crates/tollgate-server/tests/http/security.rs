@@ -32,6 +32,7 @@ fn without_a_token_nobody_is_answered() {
     desk.get("/v1/auth", &[]).is_problem(401, "Bearer");
     assert_eq!(bearing(&desk, "canary-0123456789abcdeF", U), 401);
     assert_eq!(bearing(&desk, TOKEN, U), 200);
+    assert_eq!(desk.metric("tollgate_refused_tokens_total{wire=\"http\"}"), Some(3.0));
 }
 
 #[test]
