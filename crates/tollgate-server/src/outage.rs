@@ -111,14 +111,14 @@ fn meanwhile(engine: &Engine) -> String {
         rules.filter(|rule| rule.rule().failure_answer() == answer).count()
     };
     let said = [
-        (OnStoreFailure::Local, "decide by this process's share (`local`)"),
-        (OnStoreFailure::Open, "let everybody pass (`open`)"),
-        (OnStoreFailure::Closed, "turn everybody away (`closed`)"),
+        (OnStoreFailure::Local, "by this process's share (`local`)"),
+        (OnStoreFailure::Open, "by letting everybody pass (`open`)"),
+        (OnStoreFailure::Closed, "by turning everybody away (`closed`)"),
     ];
     let said = said.map(|(answer, what)| (count(answer), what));
     let said: Vec<String> =
-        said.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} rules {what}")).collect();
-    if said.is_empty() { "no rule is in force".to_owned() } else { said.join(", ") }
+        said.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if said.is_empty() { "no rule is in force".to_owned() } else { format!("rules decide: {}", said.join(", ")) }
 }
 
 /// What is known of an outage that was over before it was looked at.

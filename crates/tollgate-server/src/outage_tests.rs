@@ -132,7 +132,7 @@ async fn a_redis_that_goes_and_comes_is_in_the_log_with_no_secret() {
     let lost = &lines[0];
     assert!(lost.contains("WARN") && lost.contains("the store does not answer"), "{lost}");
     assert!(lost.contains("no connection") && lost.contains(&server.address()), "{lost}");
-    assert!(lost.contains("1 rules decide by this process's share") && lost.contains("1 rules turn everybody away"));
+    assert!(lost.contains("1 by this process's share") && lost.contains("1 by turning everybody away"));
     assert!(lines[1].contains("INFO") && lines[1].contains("the store answers again after"), "{}", lines[1]);
     assert!(!lines.concat().contains("canary"));
 }
