@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
     #[arg(required_unless_present = "bare_key", value_name = "KEY|NAME=VALUE")]
     who: Vec<String>,
     /// The key, whatever signs are in it: base64 ends in =, which would make it an entry above.
-    #[arg(long, value_name = "KEY", conflicts_with = "who")]
+    #[arg(long, value_name = "KEY", conflicts_with = "who", allow_hyphen_values = true)]
     bare_key: Option<String>,
     /// Permits; what the policy says unless given. 0 looks only.
     #[arg(long, value_parser = whole)]

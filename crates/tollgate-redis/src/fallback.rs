@@ -38,6 +38,15 @@ pub(crate) struct Without<'a> {
     pub(crate) times: u64,
 }
 
+impl Without<'_> {
+    /// Whether it costs more than a rule ever lets through that is not asked about locally.
+    fn outweighs(&self, take: &Take) -> bool {
+        let cost = take.times(self.times).cost;
+        let mut rules = self.version.policy.rules().iter().filter(|rule| !rule.is_shadow());
+        rules.any(|rule| rule.rule().failure_answer() != OnStoreFailure::Local && cost > rule.limiting().limit())
+    }
+}
+
 impl Fallback {
     pub(crate) fn new(nodes: u32, bytes: usize) -> Self {
         Self {
@@ -122,7 +131,9 @@ impl Fallback {
         let closed =
             rules(asks).any(|rule| !rule.is_shadow() && rule.rule().failure_answer() == OnStoreFailure::Closed);
         let local = locals(asks);
-        let asked = if closed && take.cost > 0 { Take::now(0) } else { take };
+        // What is refused here is charged nowhere.
+        let is_refused = closed || asks.iter().any(|without| without.outweighs(&take));
+        let asked = if is_refused && take.cost > 0 { Take::now(0) } else { take };
         let told = match local.as_slice() {
             [] => None,
             asks => Some(self.store.decide_now(asks, &Verb::Take(asked))?),

@@ -318,8 +318,8 @@ impl RedisStore {
             Verb::Take(_) | Verb::Peek => {
                 let decision = inner.fallback.decide(asks, verb)?;
                 match decision.source {
-                    Source::Closed => inner.counters.turned_away.add_one(),
-                    Source::Open => inner.counters.let_through.add_one(),
+                    Source::Open if decision.is_allowed() => inner.counters.let_through.add_one(),
+                    Source::Closed | Source::Open => inner.counters.turned_away.add_one(),
                     _ => inner.counters.decided_locally.add_one(),
                 }
                 Ok(decision)

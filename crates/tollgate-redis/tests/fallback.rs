@@ -169,6 +169,13 @@ async fn a_cost_above_the_limit_never_passes_whatever_the_rule_says() {
         let desk = Desk::abandoned(usual(), [says(bucket("r", 8), answer)]).await;
         assert_eq!(desk.take(9).await.verdict, Verdict::Never, "{answer:?}");
     }
+    let rules = [says(bucket("open", 5), OnStoreFailure::Open), says(bucket("local", 100), OnStoreFailure::Local)];
+    let desk = Desk::abandoned(usual(), rules).await;
+    let (before, turned_away) = (desk.store.counts().let_through, desk.store.counts().decided_locally);
+    assert_eq!(desk.take(50).await.verdict, Verdict::Never);
+    let told = desk.take(1).await;
+    assert_eq!((told.is_allowed(), told.rules[1].remaining), (true, 99), "what is refused is charged nowhere");
+    assert_eq!((desk.store.counts().let_through, desk.store.counts().decided_locally), (before, turned_away + 2));
 }
 
 /// The local share has counted along: an outage hands out nothing that was used before it.

@@ -64,6 +64,7 @@ async fn a_server_that_was_never_there_is_away_from_the_start() {
 async fn one_call_that_is_too_slow_says_nothing_and_several_do() {
     let server = RedisServer::start();
     let desk = Desk::at(&server.url()).await;
+    desk.wait_well();
     assert_eq!(desk.source_of("a").await, Source::Store);
     server.pause();
     assert_eq!(desk.source_of("a").await, Source::Local);
@@ -80,6 +81,7 @@ async fn one_call_that_is_too_slow_says_nothing_and_several_do() {
 async fn what_lies_under_one_key_says_nothing_about_the_server() {
     let server = RedisServer::start();
     let desk = Desk::at(&server.url()).await;
+    desk.wait_well();
     assert_eq!(desk.source_of("canary").await, Source::Store);
     let name = "tollgate:1:/desk:{canary}";
     assert_eq!(server.command(&["EXISTS", name]), Reply::Integer(1));
@@ -107,7 +109,11 @@ async fn a_server_that_takes_no_writes_is_away_until_it_takes_them_again() {
         let words = |words: [&'static str; 4]| words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
         let _ = server.command(&words(fall_ill)).expect_ok();
         assert_eq!(desk.source_of("key-canary").await, Source::Local);
-        desk.wait_away(cause);
+        let runtime = tokio::runtime::Handle::current();
+        wait_until(cause, PATIENCE, || {
+            let _ = tokio::task::block_in_place(|| runtime.block_on(desk.source_of("key-canary")));
+            desk.is_away_for(cause)
+        });
         let told = format!("{:?}", desk.store.standing());
         assert!(!told.contains("canary"), "{told}");
         let _ = server.command(&words(get_well)).expect_ok();

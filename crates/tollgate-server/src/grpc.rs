@@ -5,11 +5,13 @@
 //! ```
 //!
 //! - [`wire`] has the messages, made from `proto/`.
+//! - `codec` takes messages apart, unless there is too much in them;
 //! - `decode` and `encode` translate; nothing is decided there.
 //! - `service` asks: what is taken in one step, all or none; what is given back after it.
 //! - `doors` sends each call to its service, within bounds; `room` is what all calls together may take, and `connection`
 //!   keeps connections within theirs.
 
+mod codec;
 mod connection;
 mod decode;
 mod doors;

@@ -57,8 +57,8 @@ impl Health {
 
     /// A secret was read again; or it could not be, and the one before stays in force.
     pub(crate) fn secret_read(&self, what: SecretFile, problem: Option<String>) {
-        self.engine.telemetry().upkeep.secret_read(what, problem.is_none());
         let mut stale = self.stale_secrets.lock();
+        self.engine.telemetry().upkeep.secret_read(what, problem.is_none());
         match problem {
             Some(problem) => _ = stale.insert(what, problem),
             None => _ = stale.remove(&what),
@@ -122,7 +122,11 @@ impl Health {
     }
 
     fn refuses_without_store(&self) -> bool {
-        let policies = self.engine.rulebook().policies();
+        let book = self.engine.rulebook();
+        if book.switches().everything_off {
+            return false;
+        }
+        let policies = book.policies();
         let mut rules = policies.iter().flat_map(|policy| policy.rules());
         rules.any(|rule| !rule.is_shadow() && rule.rule().failure_answer() == OnStoreFailure::Closed)
     }

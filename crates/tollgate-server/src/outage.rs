@@ -67,7 +67,7 @@ impl Outages {
         };
         let outage = self.current.get_or_insert(Outage { since: now, is_partial: true, well_since: None });
         let is_news = outage.since == now || (outage.is_partial && !is_partial);
-        outage.is_partial = is_partial;
+        outage.is_partial &= is_partial;
         outage.well_since = None;
         let news = if is_partial { News::Partly { cause } } else { News::Away { cause } };
         is_news.then_some(news)
@@ -105,6 +105,9 @@ fn tell(news: &News, engine: &Engine) {
 
 /// What rules do without the store.
 fn meanwhile(engine: &Engine) -> String {
+    if engine.rulebook().switches().everything_off {
+        return "nobody is limited, since everything is switched off".to_owned();
+    }
     let policies = engine.rulebook().policies();
     let count = |answer: OnStoreFailure| {
         let rules = policies.iter().flat_map(|policy| policy.rules());

@@ -67,6 +67,8 @@ fn make(protos: &Path, out: &Path) {
     tonic_prost_build::configure()
         // Connecting is for whoever has the client; the server needs none of it.
         .build_transport(false)
+        // Looks at a question before it takes it apart.
+        .codec_path("crate::grpc::codec::Bounded")
         .out_dir(out)
         .compile_fds(in_rust)
         .expect("code for the messages");

@@ -23,7 +23,7 @@ pub(crate) fn all(files: &[RuleFile], paths: &[PathBuf]) -> Vec<String> {
         gather_names(file.descriptors(), &mut names);
         replaced(file, file.descriptors(), &names, &mut warnings);
     }
-    paths.iter().for_each(|path| folders(path, &mut warnings));
+    paths.iter().for_each(|path| folders(path, paths, &mut warnings));
     if warnings.len() > MOST {
         let more = warnings.len() - MOST;
         warnings.truncate(MOST);
@@ -68,7 +68,7 @@ fn replaced(file: &RuleFile, level: &[EnvoyDescriptor], names: &HashSet<&str>, w
 }
 
 /// Rule files one level further down than anybody looks.
-fn folders(path: &Path, warnings: &mut Vec<String>) {
+fn folders(path: &Path, named: &[PathBuf], warnings: &mut Vec<String>) {
     let inside = |folder: &Path| -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
@@ -76,7 +76,7 @@ fn folders(path: &Path, warnings: &mut Vec<String>) {
         found.sort();
         found
     };
-    for folder in inside(path).into_iter().filter(|it| it.is_dir()) {
+    for folder in inside(path).into_iter().filter(|it| it.is_dir() && !named.contains(it)) {
         if inside(&folder).iter().any(|it| Format::of_path(it).is_some()) {
             let name = folder.display();
             warnings.push(format!(

@@ -1,6 +1,6 @@
 //! What can be said to a server, each also as a `TOLLGATE_…` variable.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{env::VarError, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 use tollgate_core::Carry;
@@ -204,12 +204,16 @@ impl ServeArgs {
         };
         let admin_token = match &self.admin_token_file {
             Some(file) => Some(secret_from(file)?),
-            None => std::env::var("TOLLGATE_ADMIN_TOKEN").ok().map(Secret::new),
+            // A secret that went missing on its way here must not open the door.
+            None => match std::env::var("TOLLGATE_ADMIN_TOKEN") {
+                Ok(token) if !token.is_empty() => Some(Secret::new(token)),
+                Err(VarError::NotPresent) => None,
+                Ok(_) | Err(VarError::NotUnicode(_)) => {
+                    let message = "TOLLGATE_ADMIN_TOKEN is empty or no text; give it a token, or unset it";
+                    return Err(Failure::Option(message.to_owned()));
+                }
+            },
         };
-        // A secret that went missing on its way here must not open the door.
-        if admin_token.as_ref().is_some_and(|token| token.expose().is_empty()) {
-            return Err(Failure::Option("TOLLGATE_ADMIN_TOKEN is empty; give it a token, or unset it".to_owned()));
-        }
         if [self.http.0, self.grpc.0, self.resp.0, self.admin.0].iter().all(Option::is_none) {
             return Err(Failure::Option(
                 "every port is off; leave one of --http, --grpc, --resp, --admin on".to_owned(),

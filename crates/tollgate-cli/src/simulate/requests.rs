@@ -253,8 +253,12 @@ impl Read for Guarded {
             self.stopped = true;
             return Err(io::Error::other("the record is too long"));
         }
+        // What has come to its end once is not asked again: a file may still grow, a terminal would have to say it twice.
+        if self.ended {
+            return Ok(0);
+        }
         let mut count = self.input.read(buffer)?;
-        if count == 0 && !self.ended && buffer.len() >= END.len() {
+        if count == 0 && buffer.len() >= END.len() {
             buffer[..END.len()].copy_from_slice(&END);
             self.ended = true;
             count = END.len();

@@ -176,8 +176,9 @@ fn top_keeps_a_terminal_up_to_date() {
     let server = Running::start(&desk, &[]);
     let (_, admin) = urls(&server);
     let top = format!("{} top --admin {admin} --count 2", env!("CARGO_BIN_EXE_tollgate"));
-    let run = Command::new("script").args(["--quiet", "--return", "--command", &top, "/dev/null"]).output();
-    let run = run.expect("script, which every Debian has; elsewhere it comes with util-linux");
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &top, "/dev/null"]).env_remove("COLUMNS").env_remove("LINES");
+    let run = script.output().expect("script, which every Debian has; elsewhere it comes with util-linux");
     let told = String::from_utf8(run.stdout).unwrap();
     assert!(run.status.success(), "{told}");
     let pages: Vec<&str> = told.split("\u{1b}[H\u{1b}[J").skip(1).collect();

@@ -84,7 +84,8 @@ impl<'t> Reader<'t> {
         };
         let node = Node { place, kind };
         if anchor != 0 {
-            let (size, height) = (before - self.left, height(&node));
+            // Long words count for more than one, or few aliases would stand for more text than there is memory.
+            let (size, height) = (before - self.left + bytes(&node) / BYTES_OF_A_VALUE, height(&node));
             // It is kept a second time, for its aliases.
             self.spend(size, place)?;
             self.anchors.insert(anchor, Anchored { node: node.clone(), size, height });
@@ -221,6 +222,18 @@ fn unknown_tag(tag: &Tag, place: Place) -> Trouble {
     let tag = shown(&tag.to_string());
     Trouble::new(place, format!("the tag {tag} means nothing in a rule file; leave it out"))
 }
+
+/// The text in a value.
+fn bytes(node: &Node) -> usize {
+    match &node.kind {
+        Kind::Scalar { word, .. } => word.len(),
+        Kind::List(items) => items.iter().map(bytes).sum(),
+        Kind::Map(entries) => entries.iter().map(|entry| entry.key.len() + bytes(&entry.value)).sum(),
+    }
+}
+
+/// What a value takes by itself, about.
+const BYTES_OF_A_VALUE: usize = 64;
 
 fn height(node: &Node) -> usize {
     let below = match &node.kind {

@@ -63,6 +63,15 @@ fn aliases_count_as_what_they_stand_for() {
     assert_eq!(line, 6);
 }
 
+/// A few aliases of a long word are more text than there is memory for.
+#[test]
+fn long_words_count_for_more_than_one() {
+    let aliases = |count: usize| format!("x: &a {}\ny: [{}]\n", "k".repeat(1 << 20), vec!["*a"; count].join(","));
+    assert!(read(&aliases(10)).is_ok());
+    let (line, message) = trouble(&aliases(100));
+    assert!(line == 2 && message.contains("1000000"), "{line}: {message}");
+}
+
 #[test]
 fn depth_is_bounded_with_and_without_aliases() {
     assert!(trouble(&"[".repeat(10_000)).1.contains("levels deep"));

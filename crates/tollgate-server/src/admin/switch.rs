@@ -134,7 +134,8 @@ impl Turn {
         };
         // A rule that is off is not among a policy's rules any more.
         let rule_is_known = self.rule.as_ref().is_none_or(|rule| known.position(rule).is_some());
-        if !rule_is_known && !switches.off.contains(&target) {
+        let whole = Target { rule: None, ..target.clone() };
+        if !rule_is_known && !switches.off.contains(&target) && !switches.off.contains(&whole) {
             let names: Vec<&str> = known.rules().iter().map(|rule| rule.name()).collect();
             let names = names.join(", ");
             return Err(Problem::bad_request(format!("the policy \"{policy}\" has no such rule; it has {names}")));

@@ -64,6 +64,12 @@ impl<'q> Plan<'q> {
                 return Ok(plan);
             }
             let limit = match (subject.limit, found) {
+                // Nobody is refused then, and there is no rule that could watch.
+                (Some(_), _) if book.switches().everything_watches => {
+                    engine.let_through(Fate::SwitchedOff);
+                    plan.subjects.push((SubjectAnswer::of(Fate::SwitchedOff, subject.cost.unwrap_or(1)), None));
+                    None
+                }
                 (Some(_), _) => {
                     plan.add_requested(question.domain, subject, engine)?;
                     None

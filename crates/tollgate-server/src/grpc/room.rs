@@ -50,6 +50,10 @@ pub(super) fn full() -> Status {
     Status::unavailable("too many calls are being answered; come back in a moment")
 }
 
+fn too_long() -> Status {
+    Status::out_of_range(format!("a call has one message, of {MAX_MESSAGE_BYTES} bytes at most"))
+}
+
 /// The body of a call, which takes room as it comes in.
 pub(super) struct Measured {
     body: Incoming,
@@ -74,6 +78,10 @@ impl Body for Measured {
         let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else { return Poll::Ready(None) };
         if let Some(data) = frame.data_ref() {
             self.bytes += data.len();
+            // A call has one message; whoever sends more would take all the room there is.
+            if self.bytes > MAX_MESSAGE_BYTES + FRAME_HEAD_BYTES {
+                return Poll::Ready(Some(Err(too_long().into())));
+            }
             if self.bytes > UNIT_BYTES {
                 self.room.hold(self.bytes)?;
             }
@@ -102,6 +110,9 @@ pub(super) const UNIT_BYTES: usize = 64 << 10;
 /// The longest message. Envoy takes 60 KiB of header fields from a client unless told otherwise, and all of them may
 /// stand in each of the 64 descriptors that a request may have.
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// What gRPC puts before each message.
+const FRAME_HEAD_BYTES: usize = 5;
 
 #[cfg(test)]
 mod tests {

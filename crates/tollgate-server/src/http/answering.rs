@@ -8,6 +8,7 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Buf;
@@ -60,7 +61,7 @@ impl<B: Body + Unpin> Exchange<B> {
             version: head.version,
             waits_for_a_word: head.headers.contains_key(EXPECT),
             most: bounds.body_bytes,
-            until: Instant::now() + bounds.request,
+            until: Instant::now() + bounds.request.min(AWAY),
         };
         (exchange, head)
     }
@@ -136,3 +137,6 @@ impl<B: Body + Unpin> Body for Heard<B> {
         self.body.size_hint()
     }
 }
+
+/// An answer does not wait longer than this for a body that nobody wants: some proxies announce one and do not send it.
+const AWAY: Duration = Duration::from_millis(250);

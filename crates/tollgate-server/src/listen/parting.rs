@@ -23,9 +23,11 @@ pub struct Parting<S> {
     leaving: Option<Leaving>,
 }
 
-/// Our end is closed; this much more is borne.
+/// On the way out; this much more is borne.
 #[derive(Debug)]
 struct Leaving {
+    /// Our end.
+    is_closed: bool,
     time: Pin<Box<Sleep>>,
     bytes: usize,
 }
@@ -54,13 +56,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Parting<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, leaving } = self.get_mut();
-        let leaving = match leaving {
-            Some(leaving) => leaving,
-            None => {
-                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                leaving.insert(Leaving { time: Box::pin(sleep(LAST_WORDS)), bytes: LAST_BYTES })
+        let begin = || Leaving { is_closed: false, time: Box::pin(sleep(LAST_WORDS)), bytes: LAST_BYTES };
+        let leaving = leaving.get_or_insert_with(begin);
+        if !leaving.is_closed {
+            match Pin::new(&mut *stream).poll_shutdown(cx) {
+                Poll::Ready(closed) => closed?,
+                // TLS has a last word of its own, and a peer that takes none is not waited for.
+                Poll::Pending => return leaving.time.as_mut().poll(cx).map(Ok),
             }
-        };
+            leaving.is_closed = true;
+        }
         let mut piece = [0; PIECE];
         while leaving.bytes > 0 && leaving.time.as_mut().poll(cx).is_pending() {
             let mut heard = ReadBuf::new(&mut piece);

@@ -105,7 +105,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             latency.observe(began.elapsed().as_secs_f64());
         }
         if broken.is_some() || session.is_over {
-            stream.shutdown().await?; // Hears the client out, so that the last answer reaches it.
+            let _ = stream.shutdown().await; // Hears the client out, so that the last answer reaches it.
             return Ok(broken.map_or(End::Left, End::Malformed));
         }
         if !incoming.is_empty() {

@@ -94,11 +94,10 @@ impl Session {
                     .to_owned(),
             ));
         }
-        self.generation = self.access.generation();
-        let digest = TokenDigest::of(token);
+        let (generation, digest) = (self.access.generation(), TokenDigest::of(token));
         match self.access.pass_of(&digest) {
             Some(pass) => {
-                (self.pass, self.shown) = (Some(pass), Some(digest));
+                (self.pass, self.shown, self.generation) = (Some(pass), Some(digest), generation);
                 Ok(())
             }
             None => {

@@ -95,6 +95,6 @@ impl Transaction {
 }
 
 /// The most commands between `MULTI` and `EXEC`.
-const MAX_COMMANDS: usize = 1_024;
+const MAX_COMMANDS: usize = 128;
 /// The most bytes of them.
 const MAX_BYTES: usize = frame::MAX_FRAME_BYTES;

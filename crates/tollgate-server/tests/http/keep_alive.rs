@@ -107,7 +107,7 @@ fn a_body_that_is_not_wanted_is_not_asked_for() {
 
 /// Idle connections are borne for long, heads that do not end are not.
 fn hasty() -> Desk {
-    let (long, short) = (Duration::from_secs(100), Duration::from_millis(300));
+    let (long, short) = (Duration::from_secs(100), Duration::from_millis(600));
     Desk::with(|config| {
         config.bounds = Bounds { first_byte: long, request: short, idle: long, ..config.bounds };
     })
@@ -143,7 +143,7 @@ fn a_connection_that_rests_between_requests_is_kept_and_its_next_head_has_to_end
     let mut stream = connect(desk.http);
     for _ in 0..3 {
         assert_eq!(ask_on(&mut stream, U).unwrap().status, 200);
-        thread::sleep(Duration::from_millis(900));
+        thread::sleep(Duration::from_millis(1_200));
     }
     assert_eq!(ask_on(&mut stream, U).unwrap().status, 200);
     stream.write_all(b"POST /v1/ch").unwrap();

@@ -69,11 +69,11 @@ fn what_may_be_kept_has_an_end() {
     let server = Server::start();
     let mut client = server.client();
     begin(&mut client);
-    for _ in 0..1_024 {
+    for _ in 0..128 {
         client.asks(&["PING"], "+QUEUED\r\n");
     }
     client.send(array(&["PING"]));
-    client.hears_error("1024 commands");
+    client.hears_error("128 commands");
     client.asks(&["EXEC"], ABORTED);
 
     begin(&mut client);

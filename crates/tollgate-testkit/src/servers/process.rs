@@ -52,6 +52,10 @@ impl Process {
         self.kill();
         let log = File::options().create(true).append(true).open(self.home.path().join(LOG)).expect("a log file");
         let mut command = spawn::leashed(self.program.clone());
+        // What the machine says about traces is not meant for programs under test.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"OTEL_")) {
+            command.env_remove(name);
+        }
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = spawn::spawn(command).unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));

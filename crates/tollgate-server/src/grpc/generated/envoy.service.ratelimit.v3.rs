@@ -307,7 +307,7 @@ pub mod rate_limit_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::grpc::codec::Bounded::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
             );
@@ -453,7 +453,7 @@ pub mod rate_limit_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShouldRateLimitSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::grpc::codec::Bounded::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
