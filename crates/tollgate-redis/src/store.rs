@@ -439,5 +439,6 @@ impl fmt::Debug for RedisStore {
 /// Subjects in one script; it grows with every one of them, and keeps everybody waiting while it runs.
 const MOST_TOGETHER: usize = 64;
 /// How often a value may be carried over for one question: while two releases with different rules share a key, the
-/// other may carry it back in between. One meets the other about every second time, so this is never.
-const MOST_CARRIES: usize = 16;
+/// other may carry it back in between. One meets the other about every second time, on a busy machine more often; the
+/// deadline ends it sooner where this is too much.
+const MOST_CARRIES: usize = 64;

@@ -109,11 +109,7 @@ async fn a_server_that_takes_no_writes_is_away_until_it_takes_them_again() {
         let words = |words: [&'static str; 4]| words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
         let _ = server.command(&words(fall_ill)).expect_ok();
         assert_eq!(desk.source_of("key-canary").await, Source::Local);
-        let runtime = tokio::runtime::Handle::current();
-        wait_until(cause, PATIENCE, || {
-            let _ = tokio::task::block_in_place(|| runtime.block_on(desk.source_of("key-canary")));
-            desk.is_away_for(cause)
-        });
+        desk.wait_away(cause);
         let told = format!("{:?}", desk.store.standing());
         assert!(!told.contains("canary"), "{told}");
         let _ = server.command(&words(get_well)).expect_ok();

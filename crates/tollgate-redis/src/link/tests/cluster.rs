@@ -66,7 +66,7 @@ async fn keys_that_a_move_has_parted_are_waited_for() {
     let to = *cluster.primaries().iter().find(|node| node.port() != cluster.node_of_slot(slot).port()).unwrap();
     let moving = cluster.begin_move(slot, to);
     assert_eq!(moving.move_keys(1), 1);
-    let parted = bench.count_among(&keys, Duration::from_millis(60)).await;
+    let parted = bench.count_among(&keys, Duration::from_millis(600)).await;
     assert!(matches!(parted, Err(CallError::NotRun { why: NotRun::TryAgain, .. })), "{parted:?}");
     let both = async {
         tokio::time::sleep(Duration::from_millis(20)).await;
