@@ -38,7 +38,9 @@ async fn a_client_certificate_is_shown_where_one_is_asked_for() {
     assert_eq!(Bench::patient(&format!("{base}{own}")).count_patiently("tg:k").await, Ok(1));
 
     let message = refusal(&base).await;
-    assert!(message.contains("no connection") && message.contains("ertificate"), "{message}");
+    // The server says why and closes; whoever is still writing then may hear of the end before the reason.
+    let is_told = message.contains("ertificate") || message.contains("the connection was lost");
+    assert!(message.contains("no connection") && is_told, "{message}");
     let strange =
         format!("&cert={}&key={}", certificates.stranger_cert().display(), certificates.stranger_key().display());
     let message = refusal(&format!("{base}{strange}")).await;
