@@ -23,6 +23,17 @@ pub struct Rule {
     on_store_failure: OnStoreFailure,
     shadow: bool,
     enabled: bool,
+    /// The first refinement that does not apply to the algorithm; [`Rule::limiting`] refuses the rule for it.
+    misapplied: Option<Refinement>,
+}
+
+/// A builder method that refines one algorithm only.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Refinement {
+    Stepwise,
+    Shaped,
+    Align,
+    Buckets,
 }
 
 /// Which way of counting.
@@ -139,34 +150,36 @@ impl Rule {
             on_store_failure: OnStoreFailure::default(),
             shadow: false,
             enabled: true,
+            misapplied: None,
         }
     }
 }
 
-/// Refinements
+/// Refinements. One on a rule of another algorithm than it names is an error of [`Rule::limiting`] and so of
+/// [`Policy::new`](crate::Policy::new).
 impl Rule {
     /// Token bucket: refill `limit` permits at once every period instead of drop by drop.
     #[must_use]
     pub fn stepwise(self) -> Self {
-        self.with_algorithm(Algorithm::TokenBucket { refill: Refill::Stepwise })
+        self.refine(Refinement::Stepwise, Algorithm::TokenBucket { refill: Refill::Stepwise })
     }
 
     /// Leaky bucket: tell each request the delay until its own drop, for an even outflow.
     #[must_use]
     pub fn shaped(self) -> Self {
-        self.with_algorithm(Algorithm::LeakyBucket { shaped: true })
+        self.refine(Refinement::Shaped, Algorithm::LeakyBucket { shaped: true })
     }
 
     /// Fixed window: where windows begin.
     #[must_use]
     pub fn align(self, align: Align) -> Self {
-        self.with_algorithm(Algorithm::FixedWindow { align })
+        self.refine(Refinement::Align, Algorithm::FixedWindow { align })
     }
 
     /// Sliding counter: into how many slices the window is split.
     #[must_use]
     pub fn buckets(self, buckets: u32) -> Self {
-        self.with_algorithm(Algorithm::SlidingCounter { buckets })
+        self.refine(Refinement::Buckets, Algorithm::SlidingCounter { buckets })
     }
 
     /// What to answer when the store cannot.
@@ -190,8 +203,13 @@ impl Rule {
         self
     }
 
-    fn with_algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
+    /// Keeps the algorithm where the refinement is for another one, and remembers the mistake.
+    fn refine(mut self, refinement: Refinement, refined: Algorithm) -> Self {
+        if std::mem::discriminant(&self.algorithm) == std::mem::discriminant(&refined) {
+            self.algorithm = refined;
+        } else {
+            self.misapplied = self.misapplied.or(Some(refinement));
+        }
         self
     }
 }
@@ -238,6 +256,10 @@ impl Rule {
 
     fn try_limiting(&self) -> Result<Limiting, Problem> {
         check_name("name", &self.name)?;
+        if let Some(refinement) = self.misapplied {
+            let (why, remedy) = refinement.refused();
+            return Err(Problem::new("algorithm", self.algorithm.name(), why, remedy));
+        }
         let limit = self.checked_limit()?;
         if self.quota.names_burst() && !self.takes_burst() {
             let remedy = format!("leave it out: {} lets the whole limit come at once", self.algorithm.name());
@@ -345,6 +367,18 @@ impl Rule {
             }
         };
         Ok(Schedule::Calendar(Calendar { unit, offset }))
+    }
+}
+
+impl Refinement {
+    /// Why it is refused on another algorithm, and what would be accepted.
+    fn refused(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Stepwise => ("which .stepwise() does not apply to", "leave it out, or use Rule::token_bucket"),
+            Self::Shaped => ("which .shaped() does not apply to", "leave it out, or use Rule::leaky_bucket"),
+            Self::Align => ("which .align(..) does not apply to", "leave it out, or use Rule::fixed_window"),
+            Self::Buckets => ("which .buckets(..) does not apply to", "leave it out, or use Rule::sliding_counter"),
+        }
     }
 }
 

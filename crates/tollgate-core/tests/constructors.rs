@@ -159,6 +159,47 @@ fn a_burst_is_refused_where_the_algorithm_has_no_use_for_it() {
     }
 }
 
+/// A refinement of one algorithm on a rule of another is refused. It must not turn the rule into another algorithm.
+#[test]
+fn a_refinement_of_another_algorithm_is_refused() {
+    let quota = Quota::per_second(10);
+    let refinements: [(&str, &str, fn(Rule) -> Rule); 4] = [
+        (".stepwise()", "token_bucket", Rule::stepwise),
+        (".shaped()", "leaky_bucket", Rule::shaped),
+        (".align(..)", "fixed_window", |rule| rule.align(Align::FirstRequest)),
+        (".buckets(..)", "sliding_counter", |rule| rule.buckets(5)),
+    ];
+    let rules = [
+        Rule::token_bucket("r", quota),
+        Rule::gcra("r", quota),
+        Rule::leaky_bucket("r", quota),
+        Rule::fixed_window("r", quota),
+        Rule::sliding_log("r", quota),
+        Rule::sliding_counter("r", quota),
+        Rule::concurrency("r", 10, Duration::from_secs(1)),
+    ];
+    for ((method, applies_to, refine), rule) in
+        refinements.into_iter().flat_map(|refinement| rules.iter().map(move |rule| (refinement, rule)))
+    {
+        let (algorithm, refined) = (rule.algorithm(), refine(rule.clone()));
+        if algorithm.name() == applies_to {
+            assert!(Policy::new("api", [refined]).is_ok(), "{method} on {applies_to}");
+            continue;
+        }
+        assert_eq!(refined.algorithm(), algorithm, "{method} must not change the algorithm");
+        let remedy = format!("use Rule::{applies_to}");
+        says(&refused(refined, "algorithm"), &[algorithm.name(), method, "does not apply", "leave it out", &remedy]);
+    }
+}
+
+/// The first mistake is the one named, and a right refinement after it does not hide it.
+#[test]
+fn a_misapplied_refinement_stays_an_error() {
+    let rule = Rule::sliding_counter("r", Quota::per_second(10)).stepwise().buckets(5).shaped();
+    says(&refused(rule.clone(), "algorithm"), &["sliding_counter", ".stepwise()"]);
+    refused(rule.enabled(false), "algorithm");
+}
+
 #[test]
 fn slices_are_as_many_as_the_window_can_have() {
     let counter = |buckets| Rule::sliding_counter("r", Quota::per_second(10)).buckets(buckets);
