@@ -92,14 +92,27 @@ impl Oracle {
 
     /// Decides one take and, if it passes, remembers it.
     pub fn take(&mut self, take: &Take, now: Micros) -> Answer {
+        let once = vec![1; self.rules.len()];
+        self.take_multiples(take, &once, now)
+    }
+
+    /// Decides one take that costs each rule its own multiple: several keys with several rules each, in one list.
+    pub fn take_multiples(&mut self, take: &Take, times: &[u64], now: Micros) -> Answer {
         let now = now.0;
-        let waits: Vec<Option<RuleWait>> = self.rules.iter().map(|rule| wait_of(rule.as_ref(), take, now)).collect();
+        assert_eq!(times.len(), self.rules.len(), "one multiple for each rule");
+        let rules = self.rules.iter().zip(times);
+        let waits: Vec<Option<RuleWait>> =
+            rules.map(|(rule, times)| wait_of(rule.as_ref(), &take.times(*times), now)).collect();
         let refusals: Vec<Option<Verdict>> = waits.iter().map(|wait| self.refusal(*wait, take)).collect();
         let refused = refusals.iter().any(Option::is_some);
         let go = now + waits.iter().flatten().map(|wait| wait.go_in).max().unwrap_or(0);
-        if !refused && take.cost > 0 {
-            let booking = Booking { cost: take.cost, asked: now, go, lease: take.lease };
-            self.rules.iter_mut().for_each(|rule| rule.book(booking));
+        if !refused {
+            for (rule, times) in self.rules.iter_mut().zip(times) {
+                let cost = take.times(*times).cost;
+                if cost > 0 {
+                    rule.book(Booking { cost, asked: now, go, lease: take.lease });
+                }
+            }
         }
         let passes = Verdict::Allow { wait: Micros(if refused { 0 } else { go - now }) };
         let told = self.rules.iter().zip(&refusals).map(|(rule, refusal)| {

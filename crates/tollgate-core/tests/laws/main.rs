@@ -5,6 +5,7 @@
 //!   elsewhere.
 //! - `answers`: laws 3 (retry_after is exact), 4 (a denial changes nothing), 5 (remaining is true), 6 (less is never
 //!   harder), 8 (never) and 10 (the line is kept).
+//! - `several_keys`: laws 7 and 11 for one take of several keys.
 //! - `clock`: law 9 (the clock steps back).
 //! - `promises` and `giving_back`: giving back breaks no promise.
 //! - `verbs` and `change`: everything else that can be done to a key.
@@ -22,4 +23,5 @@ mod clock;
 mod episode;
 mod giving_back;
 mod promises;
+mod several_keys;
 mod verbs;
