@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
 use tollgate_server::{
     config::{AuthConfig, Bounds},
-    http::Http,
+    http::{AllowedHosts, Guard, Http},
     security::Access,
 };
 use tollgate_tower::headers::HeaderStyle;
@@ -21,7 +21,8 @@ use tollgate_tower::headers::HeaderStyle;
 thread_local! {
     static HTTP: (Runtime, Http) = {
         let (runtime, engine) = server::start();
-        (runtime, Http::new(engine, Access::open(), HeaderStyle::IetfAndX, AuthConfig::default()))
+        let guard = Guard::new(([127, 0, 0, 1], 8080).into(), AllowedHosts::default());
+        (runtime, Http::new(engine, Access::open(), HeaderStyle::IetfAndX, AuthConfig::default(), guard))
     };
 }
 

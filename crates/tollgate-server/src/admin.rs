@@ -20,20 +20,17 @@ use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, VARY},
-    http::{request::Parts, uri::Authority},
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY},
     service::service_fn,
 };
 use serde::Serialize;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use crate::{
     engine::Engine,
     health::Health,
-    http::{Carried, Exchange, Problem, READING, Reply, bearer, collect, is_reading},
+    http::{Carried, Exchange, Guard, Problem, READING, Reply, bearer, collect, guard, is_reading},
     listen::{Connection, Listener, serve_http},
-    security::AdminToken,
+    security::RequiredSecret,
     shutdown::Shutdown,
     telemetry::{Wire, exposition},
     watch::Reload,
@@ -48,20 +45,20 @@ struct Inner {
     engine: Engine,
     health: Health,
     reload: Reload,
-    token: AdminToken,
+    token: RequiredSecret,
+    guard: Guard,
     began: std::time::Instant,
 }
 
 impl Admin {
     /// A wire to look after this engine.
-    pub fn new(engine: Engine, health: Health, reload: Reload, token: AdminToken) -> Self {
-        Self(Arc::new(Inner { engine, health, reload, token, began: std::time::Instant::now() }))
+    pub fn new(engine: Engine, health: Health, reload: Reload, token: RequiredSecret, guard: Guard) -> Self {
+        Self(Arc::new(Inner { engine, health, reload, token, guard, began: std::time::Instant::now() }))
     }
 
     /// Serves everybody who comes to the listener, until the word to stop.
     pub async fn serve(self, listener: Listener, shutdown: Shutdown) {
         let bounds = listener.bounds();
-        let local = listener.address().is_ok_and(|address| address.ip().is_loopback());
         let serve = move |connection: Connection, shutdown: Shutdown| {
             let (admin, stopping) = (self.clone(), shutdown.clone());
             let service = service_fn(move |request: Request<Incoming>| {
@@ -69,7 +66,7 @@ impl Admin {
                 async move {
                     let (mut exchange, head) = Exchange::begin(request, bounds);
                     let request = Request::from_parts(head, exchange.body());
-                    let reply = match admin.answer(request, local, bounds).await {
+                    let reply = match admin.answer(request, bounds).await {
                         Ok(reply) => reply,
                         Err(problem) => {
                             let bad = &admin.0.engine.telemetry().bad_requests;
@@ -85,12 +82,7 @@ impl Admin {
         listener.run(shutdown, serve).await;
     }
 
-    async fn answer(
-        &self,
-        request: Request<impl Carried>,
-        local: bool,
-        bounds: crate::config::Bounds,
-    ) -> Result<Reply, Problem> {
+    async fn answer(&self, request: Request<impl Carried>, bounds: crate::config::Bounds) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         // Probes come from machines that have no token, and learn nothing that is worth one.
@@ -99,9 +91,7 @@ impl Admin {
             "/readyz" => return Ok(self.ready()),
             _ => {}
         }
-        if local {
-            refuse_strange_hosts(&head)?;
-        }
+        self.0.guard.check_host(&head)?;
         if let Some(part) = page::part(path) {
             return if is_reading(&head.method) { Ok(part) } else { Err(Problem::method(READING)) };
         }
@@ -112,7 +102,8 @@ impl Admin {
             (&Method::GET | &Method::HEAD, "/api/switches") => Ok(json(&switch::told(&self.0.engine))),
             (&Method::GET | &Method::HEAD, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
             (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload") => {
-                refuse_forms(&head.headers)?;
+                self.0.guard.check_site(&head)?;
+                guard::require_json(&head.headers)?;
                 let bytes = collect(body, bounds).await?;
                 match (&head.method, path) {
                     (&Method::POST, "/api/switches") => switch::turn(&self.0.engine, &bytes),
@@ -131,9 +122,7 @@ impl Admin {
     }
 
     fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = self.0.token.current() else { return Ok(()) };
-        let presented = Sha256::digest(bearer(headers).unwrap_or_default());
-        if bool::from(presented.ct_eq(&Sha256::digest(token.expose()))) {
+        if self.0.token.admits(bearer(headers)) {
             return Ok(());
         }
         self.0.engine.telemetry().refused_tokens.get_or_create(&Wire::Admin.label()).inc();
@@ -164,35 +153,6 @@ impl Admin {
         reply.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
         Ok(reply)
     }
-}
-
-/// A page of another site must not reach an admin port on this machine by a name that it points here. HTTP/2 has the name in
-/// `:authority`, HTTP/1 in `Host`; where there are several, each of them counts.
-fn refuse_strange_hosts(head: &Parts) -> Result<(), Problem> {
-    let named = head.headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
-    if named.chain(head.uri.authority().map(Authority::as_str)).all(is_local) {
-        return Ok(());
-    }
-    Err(Problem::forbidden("this port is for localhost; ask by that name"))
-}
-
-fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// A form of another site can be sent here by anybody's browser; JSON cannot.
-fn refuse_forms(headers: &HeaderMap) -> Result<(), Problem> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    let detail = "send JSON, and say so: Content-Type: application/json";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Only JSON is taken here", detail))
 }
 
 /// What would do at a path that is known.

@@ -6,8 +6,8 @@ use tollgate_core::Carry;
 use tollgate_tower::{address::ClientAddress, headers::HeaderStyle};
 
 use crate::{
-    http::auth::EntrySource,
-    security::{Secret, TlsFiles},
+    http::{AllowedHosts, auth::EntrySource},
+    security::{RequiredSecret, Secret, TlsFiles},
     telemetry::TraceConfig,
     wiring::StorageSettings,
 };
@@ -39,6 +39,10 @@ pub struct ServerConfig {
     pub admin_token: Option<Secret>,
     /// The file it came from, if it came from one: read again when it changes.
     pub admin_token_file: Option<PathBuf>,
+    /// The file that the secret of `/v1/auth` came from, if it came from one: read again when it changes.
+    pub auth_secret_file: Option<PathBuf>,
+    /// Host names that the HTTP and admin ports answer to, besides those of this machine.
+    pub allowed_hosts: AllowedHosts,
     /// How patient the listeners are.
     pub bounds: Bounds,
     /// Which header fields tell of a limit.
@@ -87,6 +91,8 @@ pub struct AuthConfig {
     pub address: ClientAddress,
     /// What a refusal is told with, if the proxy does not say; none: 429, and 503 while the store cannot decide.
     pub deny_status: Option<u16>,
+    /// What a proxy has to present in [`AUTH_SECRET`](crate::http::auth::AUTH_SECRET), if anything.
+    pub secret: RequiredSecret,
 }
 
 impl Default for ServerConfig {
@@ -105,6 +111,8 @@ impl Default for ServerConfig {
             tokens: None,
             admin_token: None,
             admin_token_file: None,
+            auth_secret_file: None,
+            allowed_hosts: AllowedHosts::default(),
             bounds: Bounds::default(),
             headers: HeaderStyle::default(),
             auth: AuthConfig::default(),
@@ -134,6 +142,12 @@ impl Default for Bounds {
 impl Default for AuthConfig {
     fn default() -> Self {
         // Whoever asks here is a proxy, and it alone is trusted to say who called it.
-        Self { domain: None, entries: Vec::new(), address: ClientAddress::behind(1), deny_status: None }
+        Self {
+            domain: None,
+            entries: Vec::new(),
+            address: ClientAddress::behind(1),
+            deny_status: None,
+            secret: RequiredSecret::default(),
+        }
     }
 }

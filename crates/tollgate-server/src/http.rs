@@ -10,6 +10,7 @@
 mod answering;
 pub mod auth;
 mod body;
+pub(crate) mod guard;
 pub(crate) mod problem;
 mod render;
 mod route;
@@ -25,6 +26,7 @@ pub(crate) use self::{
     route::{READING, bearer, collect, is_reading},
 };
 pub use self::{
+    guard::{AllowedHosts, Guard},
     problem::Problem,
     render::{answer_line, name_undecided},
     route::Carried,
@@ -53,12 +55,13 @@ struct Inner {
     access: Access,
     fields: Fields,
     auth: AuthConfig,
+    guard: Guard,
 }
 
 impl Http {
     /// A wire to this engine.
-    pub fn new(engine: Engine, access: Access, headers: HeaderStyle, auth: AuthConfig) -> Self {
-        Self(Arc::new(Inner { engine, access, fields: Fields::new(headers), auth }))
+    pub fn new(engine: Engine, access: Access, headers: HeaderStyle, auth: AuthConfig, guard: Guard) -> Self {
+        Self(Arc::new(Inner { engine, access, fields: Fields::new(headers), auth, guard }))
     }
 
     /// Serves everybody who comes to the listener, until the word to stop.

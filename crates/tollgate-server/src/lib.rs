@@ -24,7 +24,7 @@ pub mod security;
 pub mod server;
 pub mod shutdown;
 pub mod telemetry;
-mod text;
+pub mod text;
 mod watch;
 pub mod wiring;
 

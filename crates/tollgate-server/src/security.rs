@@ -7,7 +7,7 @@ mod tokens;
 
 pub(crate) use self::doors::{OpenDoor, open_doors};
 pub use self::{
-    secret::{AdminToken, Secret},
+    secret::{RequiredSecret, Secret},
     tls::{Tls, TlsError, TlsFiles},
     tokens::{Access, Pass, TokenDigest, TokenError, Tokens},
 };

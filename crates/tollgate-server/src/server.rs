@@ -14,12 +14,12 @@ use crate::{
     engine::{Engine, LoadError},
     grpc::Grpc,
     health::Health,
-    http::Http,
+    http::{Guard, Http},
     listen::{ListenError, Listener},
     outage,
     resp::Resp,
     sample::sample_rules,
-    security::{Access, AdminToken, OpenDoor, Tls, TlsError, TokenError, Tokens, open_doors},
+    security::{Access, OpenDoor, RequiredSecret, Tls, TlsError, TokenError, Tokens, open_doors},
     shutdown::{self, Shutdown},
     telemetry::{Telemetry, TraceError, Wire},
     watch::{Files, Reload, Watched},
@@ -88,6 +88,7 @@ impl Server {
             rules: config.rules.clone(),
             tokens: config.tokens.clone(),
             admin_token: config.admin_token_file.clone(),
+            auth_secret: config.auth_secret_file.clone(),
             tls: config.tls.clone(),
         };
         let before = files.look();
@@ -117,18 +118,20 @@ impl Server {
             tracing::warn!(wire, %address, "{danger}");
         }
         let health = Health::new(engine.clone());
-        let admin_token = AdminToken::new(config.admin_token.clone());
+        let admin_token = RequiredSecret::new(config.admin_token.clone());
         let watched = Watched {
             files,
             engine: engine.clone(),
             health: health.clone(),
             access: access.clone(),
             admin_token: admin_token.clone(),
+            auth_secret: config.auth.secret.clone(),
             tls: ports.tls.clone(),
         };
         tokio::spawn(outage::watch(engine.clone(), shutdown.clone()));
         let reload = watched.start(before, config.look_every, shutdown.clone());
-        let admin = Admin::new(engine.clone(), health.clone(), reload.clone(), admin_token);
+        let guard = guard_at(addresses.admin, &config);
+        let admin = Admin::new(engine.clone(), health.clone(), reload.clone(), admin_token, guard);
         let work = tokio::spawn(work(config, ports, engine.clone(), access, health, admin, shutdown));
         Ok(Self { engine, addresses, reload, work })
     }
@@ -179,6 +182,11 @@ impl Ports {
     }
 }
 
+/// The browser guard of the port that is bound to this address.
+fn guard_at(bound: Option<SocketAddr>, config: &ServerConfig) -> Guard {
+    bound.map(|bound| Guard::new(bound, config.allowed_hosts.clone())).unwrap_or_default()
+}
+
 /// Serves until the word to stop. The admin port stays a little longer, so that whoever looks can see what happens.
 async fn work(
     config: ServerConfig,
@@ -193,7 +201,8 @@ async fn work(
     let (stop_admin, admin_shutdown) = shutdown::channel();
     let mut wires = JoinSet::new();
     if let Some(listener) = ports.http {
-        let http = Http::new(engine.clone(), access.clone(), config.headers, config.auth.clone());
+        let guard = guard_at(listener.address().ok(), &config);
+        let http = Http::new(engine.clone(), access.clone(), config.headers, config.auth.clone(), guard);
         wires.spawn(http.serve(listener, data_shutdown.clone()));
     }
     if let Some(listener) = ports.grpc {

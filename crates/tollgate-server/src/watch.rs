@@ -16,7 +16,7 @@ use tollgate_rules::{Format, read_paths};
 use crate::{
     engine::Engine,
     health::Health,
-    security::{Access, AdminToken, Secret, Tls, TlsFiles, Tokens},
+    security::{Access, RequiredSecret, Secret, Tls, TlsFiles, Tokens},
     shutdown::Shutdown,
     telemetry::SecretFile,
 };
@@ -27,6 +27,7 @@ pub(crate) struct Files {
     pub(crate) rules: Vec<PathBuf>,
     pub(crate) tokens: Option<PathBuf>,
     pub(crate) admin_token: Option<PathBuf>,
+    pub(crate) auth_secret: Option<PathBuf>,
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -37,7 +38,8 @@ pub(crate) struct Watched {
     pub(crate) engine: Engine,
     pub(crate) health: Health,
     pub(crate) access: Access,
-    pub(crate) admin_token: AdminToken,
+    pub(crate) admin_token: RequiredSecret,
+    pub(crate) auth_secret: RequiredSecret,
     pub(crate) tls: Vec<Tls>,
 }
 
@@ -71,6 +73,7 @@ impl Files {
         }
         files.extend(self.tokens.clone());
         files.extend(self.admin_token.clone());
+        files.extend(self.auth_secret.clone());
         if let Some(TlsFiles { cert, key, client_ca }) = &self.tls {
             files.extend([cert.clone(), key.clone()]);
             files.extend(client_ca.clone());
@@ -118,7 +121,7 @@ impl Watched {
             };
             asked || of(was) != of(is)
         };
-        let Files { rules, tokens, admin_token, tls } = &self.files;
+        let Files { rules, tokens, admin_token, auth_secret, tls } = &self.files;
         if !rules.is_empty() && changed(rules) {
             match self.engine.load(read_paths(rules)) {
                 Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
@@ -131,12 +134,17 @@ impl Watched {
             let read = Tokens::read(file).map(|tokens| self.access.renew(tokens));
             self.tell(SecretFile::Tokens, "the tokens", read);
         }
-        if let Some(file) = admin_token
-            && changed(std::slice::from_ref(file))
-        {
-            let read = Secret::from_file(file).map(|token| self.admin_token.renew(token));
-            let read = read.map_err(|error| format!("{}: {error}", file.display()));
-            self.tell(SecretFile::AdminToken, "the admin token", read);
+        for (file, secret, what, name) in [
+            (admin_token, &self.admin_token, SecretFile::AdminToken, "the admin token"),
+            (auth_secret, &self.auth_secret, SecretFile::AuthSecret, "the secret of /v1/auth"),
+        ] {
+            if let Some(file) = file
+                && changed(std::slice::from_ref(file))
+            {
+                let read = Secret::from_file(file).map(|read| secret.renew(read));
+                let read = read.map_err(|error| format!("{}: {error}", file.display()));
+                self.tell(what, name, read);
+            }
         }
         if let Some(TlsFiles { cert, key, client_ca }) = tls {
             let files: Vec<PathBuf> = [cert, key].into_iter().chain(client_ca).cloned().collect();

@@ -22,7 +22,13 @@ impl Home {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("rules.yaml"), RULES).unwrap();
-        let files = Files { rules: vec![folder.path().to_owned()], tokens: None, admin_token: None, tls: None };
+        let files = Files {
+            rules: vec![folder.path().to_owned()],
+            tokens: None,
+            admin_token: None,
+            auth_secret: None,
+            tls: None,
+        };
         let store = Storage::open("memory", &Default::default()).await.unwrap();
         let engine = Engine::new(store, Arc::new(Telemetry::default()));
         engine.load(read_paths(&files.rules)).unwrap();
@@ -39,7 +45,8 @@ impl Home {
             engine: self.engine.clone(),
             health: Health::new(self.engine.clone()),
             access: Access::open(),
-            admin_token: AdminToken::default(),
+            admin_token: RequiredSecret::default(),
+            auth_secret: RequiredSecret::default(),
             tls: Vec::new(),
         };
         let (stopper, shutdown) = shutdown::channel();

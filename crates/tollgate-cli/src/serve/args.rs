@@ -6,8 +6,11 @@ use clap::{Args, ValueEnum, builder::BoolishValueParser};
 use tollgate_core::Carry;
 use tollgate_server::{
     config::{AuthConfig, Bounds, ServerConfig},
-    http::auth::{EntrySource, deny_status, parse_entry},
-    security::{Secret, TlsFiles},
+    http::{
+        AllowedHosts,
+        auth::{EntrySource, deny_status, parse_entry},
+    },
+    security::{RequiredSecret, Secret, TlsFiles},
     wiring::StorageSettings,
 };
 use tollgate_tower::{
@@ -72,6 +75,14 @@ pub(crate) struct ServeArgs {
     /// The token of the admin port; a file's first line, or the variable TOLLGATE_ADMIN_TOKEN.
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", value_name = "FILE", help_heading = "Security")]
     admin_token_file: Option<PathBuf>,
+    /// What a proxy has to send as X-Tollgate-Secret at /v1/auth; a file's first line, or the variable
+    /// TOLLGATE_AUTH_SECRET.
+    #[arg(long, env = "TOLLGATE_AUTH_SECRET_FILE", value_name = "FILE", help_heading = "Security")]
+    auth_secret_file: Option<PathBuf>,
+    /// Host names that the HTTP and admin ports answer to. Ports on loopback always answer to localhost and loopback
+    /// addresses; other ports check names only if some are given. `*` allows every name.
+    #[arg(long, env = "TOLLGATE_ALLOWED_HOSTS", value_name = "NAME", value_delimiter = ',', help_heading = "Security")]
+    allowed_hosts: Vec<String>,
     /// Connections at once, on each port.
     #[arg(
         long,
@@ -202,18 +213,10 @@ impl ServeArgs {
             Some(file) => secret_from(file)?,
             None => Secret::new(self.store.clone()),
         };
-        let admin_token = match &self.admin_token_file {
-            Some(file) => Some(secret_from(file)?),
-            // A secret that went missing on its way here must not open the door.
-            None => match std::env::var("TOLLGATE_ADMIN_TOKEN") {
-                Ok(token) if !token.is_empty() => Some(Secret::new(token)),
-                Err(VarError::NotPresent) => None,
-                Ok(_) | Err(VarError::NotUnicode(_)) => {
-                    let message = "TOLLGATE_ADMIN_TOKEN is empty or no text; give it a token, or unset it";
-                    return Err(Failure::Option(message.to_owned()));
-                }
-            },
-        };
+        let admin_token = secret_of(self.admin_token_file.as_deref(), "TOLLGATE_ADMIN_TOKEN", "a token")?;
+        let auth_secret = secret_of(self.auth_secret_file.as_deref(), "TOLLGATE_AUTH_SECRET", "a secret")?;
+        let allowed_hosts = AllowedHosts::new(&self.allowed_hosts)
+            .map_err(|problem| Failure::Option(format!("--allowed-hosts: {problem}")))?;
         if [self.http.0, self.grpc.0, self.resp.0, self.admin.0].iter().all(Option::is_none) {
             return Err(Failure::Option(
                 "every port is off; leave one of --http, --grpc, --resp, --admin on".to_owned(),
@@ -242,6 +245,8 @@ impl ServeArgs {
             tokens: self.tokens.clone(),
             admin_token,
             admin_token_file: self.admin_token_file.clone(),
+            auth_secret_file: self.auth_secret_file.clone(),
+            allowed_hosts,
             bounds: Bounds {
                 connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 drain: seconds(self.drain),
@@ -255,6 +260,7 @@ impl ServeArgs {
                     .header(header)
                     .ipv6_prefix(self.ipv6_prefix),
                 deny_status: self.auth_deny_status,
+                secret: RequiredSecret::new(auth_secret),
             },
             carry: match self.on_change {
                 OnChange::Keep => Carry::Keep,
@@ -265,6 +271,20 @@ impl ServeArgs {
             traces: traces::wanted(self),
             ..ServerConfig::default()
         })
+    }
+}
+
+/// A secret from a file, else from a variable. One that went missing on its way here must not open the door.
+fn secret_of(file: Option<&std::path::Path>, variable: &str, what: &str) -> Result<Option<Secret>, Failure> {
+    if let Some(file) = file {
+        return secret_from(file).map(Some);
+    }
+    match std::env::var(variable) {
+        Ok(secret) if !secret.is_empty() => Ok(Some(Secret::new(secret))),
+        Err(VarError::NotPresent) => Ok(None),
+        Ok(_) | Err(VarError::NotUnicode(_)) => {
+            Err(Failure::Option(format!("{variable} is empty or no text; give it {what}, or unset it")))
+        }
     }
 }
 

@@ -73,9 +73,11 @@ fn half_sent(server: &Running) -> TcpStream {
     let mut stream = TcpStream::connect(server.http()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // A first request, so that the connection is known to have been taken.
-    stream.write_all(b"GET /v1/auth?cost=0 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stream.write_all(b"GET /v1/auth?cost=0 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
-    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 26\r\n\r\n{\"domain\":\"api\",").unwrap();
+    stream
+        .write_all(b"POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 26\r\n\r\n{\"domain\":\"api\",")
+        .unwrap();
     stream
 }
 

@@ -10,13 +10,14 @@ use std::{borrow::Cow, net::SocketAddr, str::FromStr};
 
 use hyper::{
     HeaderMap, Method, StatusCode,
-    header::{HOST, HeaderName},
+    header::{HOST, HeaderName, HeaderValue},
 };
 
 use super::{Http, Problem, Reply, render};
 use crate::{
     engine::{Asked, Question, Subject, Who},
     security::Pass,
+    telemetry::Wire,
     text,
 };
 
@@ -130,6 +131,17 @@ impl Http {
             Question { domain: &domain, subjects: &subjects, verb: Asked::Take { max_wait: Default::default() } };
         let answer = self.0.engine.ask(&question).await?;
         Ok(render::allowed_or(deny, &answer, &self.0.fields))
+    }
+
+    /// Lets a proxy ask that presents the secret, where one is required.
+    pub(super) fn admit_proxy(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if self.0.auth.secret.admits(headers.get(AUTH_SECRET).map(HeaderValue::as_bytes)) {
+            return Ok(());
+        }
+        self.0.engine.telemetry().refused_tokens.get_or_create(&Wire::Http.label()).inc();
+        let detail =
+            "/v1/auth needs the secret of --auth-secret-file in the header X-Tollgate-Secret; let the proxy set it";
+        Err(Problem::new(StatusCode::FORBIDDEN, "The proxy's secret is needed", detail))
     }
 
     fn auth_domain(&self, asked: Option<&str>) -> Result<String, Problem> {
@@ -246,6 +258,9 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 pub(super) fn is_asking(method: &Method) -> bool {
     !matches!(*method, Method::CONNECT | Method::TRACE)
 }
+
+/// The header in which a proxy presents the secret of `/v1/auth`. A page cannot make a browser send it to another site.
+pub const AUTH_SECRET: HeaderName = HeaderName::from_static("x-tollgate-secret");
 
 const ORIGINAL_URI: [HeaderName; 3] = [
     HeaderName::from_static("x-original-uri"),

@@ -14,7 +14,7 @@ use tollgate_core::Store;
 use super::{
     Http, Problem, Reply, auth,
     body::{Body, Op},
-    render,
+    guard, render,
 };
 use crate::{config::Bounds, engine::Question, telemetry::Wire};
 
@@ -40,9 +40,15 @@ impl Http {
 
     async fn route<B: Carried>(&self, request: Request<B>, peer: SocketAddr, bounds: Bounds) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
-        match head.uri.path() {
+        let path = head.uri.path();
+        // A proxy asks at /v1/auth with the header fields of its client's browser, so none of them tells where it comes from.
+        if path != "/v1/auth" {
+            self.0.guard.check_host(&head)?;
+        }
+        match path {
             "/v1/auth" if auth::is_asking(&head.method) => {
                 let pass = self.admit(&head.headers)?;
+                self.admit_proxy(&head.headers)?;
                 self.auth(&head, peer, &pass).await
             }
             "/v1/auth" => Err(Problem::method("GET")),
@@ -50,6 +56,8 @@ impl Http {
             "/v1/openapi.json" => Err(Problem::method(READING)),
             path => match Op::of_path(path) {
                 Some(op) if head.method == Method::POST => {
+                    self.0.guard.check_site(&head)?;
+                    guard::refuse_forms(&head.headers)?;
                     let pass = self.admit(&head.headers)?;
                     let bytes = collect(body, bounds).await?;
                     self.decide(op, &bytes, &pass).await

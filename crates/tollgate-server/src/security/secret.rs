@@ -3,6 +3,8 @@
 use std::{fmt, fs, io, path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 /// Passwords, tokens, and addresses that may hold them. Neither `Debug` nor any error of ours prints it.
 #[derive(Clone, Eq, PartialEq)]
@@ -30,19 +32,23 @@ impl Secret {
     }
 }
 
-/// The token of the admin port, if it has one. Clones share it, and see one that was read anew.
+/// A secret that callers present, where one is required: that of the admin port, and that of `/v1/auth`. Clones share it,
+/// and see one that was read again.
 #[derive(Clone, Debug, Default)]
-pub struct AdminToken(Option<Arc<ArcSwap<Secret>>>);
+pub struct RequiredSecret(Option<Arc<ArcSwap<Secret>>>);
 
-impl AdminToken {
+impl RequiredSecret {
     /// This one, or none at all.
-    pub fn new(token: Option<Secret>) -> Self {
-        Self(token.map(|token| Arc::new(ArcSwap::from_pointee(token))))
+    pub fn new(secret: Option<Secret>) -> Self {
+        Self(secret.map(|secret| Arc::new(ArcSwap::from_pointee(secret))))
     }
 
-    /// The one in force.
-    pub(crate) fn current(&self) -> Option<Arc<Secret>> {
-        self.0.as_ref().map(|token| token.load_full())
+    /// Whether a caller who presents this may pass: the one in force, or anything where none is required. Compared as
+    /// digests and in constant time.
+    pub(crate) fn admits(&self, presented: Option<&[u8]>) -> bool {
+        let Some(secret) = &self.0 else { return true };
+        let presented = Sha256::digest(presented.unwrap_or_default());
+        bool::from(presented.ct_eq(&Sha256::digest(secret.load().expose())))
     }
 
     /// Puts one that was read anew into force.

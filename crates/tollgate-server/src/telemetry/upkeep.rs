@@ -24,6 +24,8 @@ pub enum SecretFile {
     Certificates,
     /// That of the admin port.
     AdminToken,
+    /// What proxies present at `/v1/auth`.
+    AuthSecret,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
@@ -39,7 +41,7 @@ struct SecretLabels {
 
 impl SecretFile {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Tokens, Self::Certificates, Self::AdminToken];
+    pub const ALL: [Self; 4] = [Self::Tokens, Self::Certificates, Self::AdminToken, Self::AuthSecret];
 
     /// Its label.
     pub const fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl SecretFile {
             Self::Tokens => "tokens",
             Self::Certificates => "certificates",
             Self::AdminToken => "admin_token",
+            Self::AuthSecret => "auth_secret",
         }
     }
 }

@@ -106,7 +106,8 @@ fn a_contradiction_is_refused_with_the_status_of_refusals() {
 
 /// Bytes as they are: a header may hold any.
 fn with_key(desk: &Desk, value: &[u8]) -> Reply {
-    let head = b"GET /v1/auth?entry=key:header:x-api-key HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: ";
+    let head =
+        b"GET /v1/auth?entry=key:header:x-api-key HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-api-key: ";
     raw(desk.http, &[head, value, b"\r\n\r\n"].concat()).unwrap()
 }
 

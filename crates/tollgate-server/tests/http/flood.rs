@@ -56,7 +56,7 @@ impl Crowded {
 fn half(wire: usize) -> Vec<u8> {
     let much = "x".repeat(50_000);
     match WIRES[wire] {
-        "http" => format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n{much}").into_bytes(),
+        "http" => format!("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n{much}").into_bytes(),
         "admin" => format!(
             "POST /api/switches HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 60000\r\n\r\n{much}"
         )

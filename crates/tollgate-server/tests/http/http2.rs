@@ -34,7 +34,19 @@ impl Two {
     }
 
     pub(crate) async fn ask(&mut self, method: &str, uri: &str, body: &[u8]) -> Result<Heard, h2::Error> {
-        let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        self.ask_with(method, uri, &[], body).await
+    }
+
+    pub(crate) async fn ask_with(
+        &mut self,
+        method: &str,
+        uri: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Heard, h2::Error> {
+        let request = Request::builder().method(method).uri(uri);
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(()).unwrap();
         let mut requests = self.requests.clone().ready().await?;
         let (answer, mut sending) = requests.send_request(request, body.is_empty())?;
         if !body.is_empty() {

@@ -70,9 +70,9 @@ fn a_body_too_long_to_be_read_away_ends_the_connection_and_the_answer_says_so() 
     let desk = Desk::new();
     let much = vec![b'x'; 200_000];
     for (path, status) in [("/v1/check", 413), ("/v1/auth?cost=0", 200), ("/v1/nix", 404)] {
-        let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n");
+        let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 200000\r\n\r\n");
         parts(desk.http, &request, &much, status);
-        let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n40000\r\n");
+        let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n40000\r\n");
         parts(desk.http, &request, &much, status);
     }
     parts(desk.admin, "POST /metrics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 200000\r\n\r\n", &much, 405);
@@ -82,7 +82,7 @@ fn a_body_too_long_to_be_read_away_ends_the_connection_and_the_answer_says_so() 
 fn a_body_that_does_not_come_ends_the_connection_and_the_answer_says_so() {
     let desk = Desk::with(|config| config.bounds.request = Duration::from_millis(300));
     for (path, status) in [("/v1/check", 408), ("/v1/auth?cost=0", 200)] {
-        let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n");
+        let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 20\r\n\r\n");
         parts(desk.http, &request, b"half", status);
     }
 }
@@ -92,7 +92,7 @@ fn a_body_that_does_not_come_ends_the_connection_and_the_answer_says_so() {
 fn a_body_that_is_not_wanted_is_not_asked_for() {
     let desk = Desk::new();
     let request =
-        |path| format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 32\r\n\r\n");
+        |path| format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 32\r\n\r\n");
     parts(desk.http, &request("/v1/nix"), b"", 404);
     parts(desk.http, &request("/v1/auth?cost=0"), b"", 200);
     let mut stream = connect(desk.http);

@@ -19,6 +19,7 @@ mod openapi;
 mod outage;
 mod reload;
 mod security;
+mod sites;
 mod stopping;
 mod tls;
 mod tls_clients;

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use tollgate_server::security::{RequiredSecret, Secret};
 use tollgate_testkit::servers::{HttpReply, Part, Process, http_get, http_get_bytes, require, wait_until};
 
 use crate::desk::Desk;
@@ -16,14 +17,22 @@ struct Edge {
 
 /// The example as it stands, but for ports and places that are the test's own.
 fn edge() -> Edge {
-    let desk = Desk::start(|_, config| config.rules = vec![Path::new(EXAMPLE).join("rules.yaml")]);
+    edge_with(None, |text| text)
+}
+
+/// The same with a secret at `/v1/auth`, and with changes to the example.
+fn edge_with(secret: Option<&str>, change: impl FnOnce(String) -> String) -> Edge {
+    let desk = Desk::start(|_, config| {
+        config.rules = vec![Path::new(EXAMPLE).join("rules.yaml")];
+        config.auth.secret = RequiredSecret::new(secret.map(Secret::new));
+    });
     let (port, upstream) = (Process::free_port(), Process::free_port());
     let text = fs::read_to_string(Path::new(EXAMPLE).join("nginx.conf")).unwrap();
     let text = text
         .replace("127.0.0.1:8080", &desk.http.to_string())
         .replace("127.0.0.1:8000", &format!("127.0.0.1:{port}"))
         .replace("127.0.0.1:8001", &format!("127.0.0.1:{upstream}"));
-    desk.write("nginx.conf", &text);
+    desk.write("nginx.conf", &change(text));
     let (conf, home) = (desk.path("nginx.conf"), desk.folder.path().display().to_string());
     // One process: workers would outlive a master that is killed.
     let alone = "daemon off; master_process off; pid nginx.pid;";
@@ -74,6 +83,36 @@ fn no_header_makes_nginx_let_pass_what_is_over_the_limit() {
     assert_eq!(status(&[key, wide, wide, wide]), 500, "21 KB of fields");
     let many: Vec<_> = std::iter::repeat_n(("x-many", b"x".as_slice()), 150).chain([key]).collect();
     assert_eq!(status(&many), 500, "150 fields");
+}
+
+/// nginx passes the fields of its client's browser on: they must not turn into a refusal.
+#[test]
+fn requests_of_browsers_pass_nginx_and_are_limited_there() {
+    let edge = edge();
+    let browser = [
+        ("x-api-key", "alice"),
+        ("host", "shop.example"),
+        ("sec-fetch-site", "cross-site"),
+        ("origin", "https://other.example"),
+    ];
+    let seen: Vec<u16> = (0..6).map(|_| http_get(edge.port, "/api/things", &browser).unwrap().status).collect();
+    assert_eq!(seen, [200, 200, 200, 200, 200, 429]);
+}
+
+/// Without the line of the example that sends the secret, nginx is refused; a page at the port itself always is.
+#[test]
+fn nginx_presents_the_secret_of_auth() {
+    let line = "proxy_set_header X-Tollgate-Secret \"s3cret-0123456789\";";
+    let commented = "# proxy_set_header X-Tollgate-Secret \"the first line of that file\";";
+    let edge = edge_with(Some("s3cret-0123456789"), |text| {
+        assert!(text.contains(commented));
+        text.replace(commented, line)
+    });
+    let seen: Vec<u16> = (0..6).map(|_| get(&edge, "/api/things", "alice").status).collect();
+    assert_eq!(seen, [200, 200, 200, 200, 200, 429]);
+    edge.desk.get("/v1/auth?domain=edge&entry=api_key:value:bob", &[]).is_problem(403, "X-Tollgate-Secret");
+    let without = edge_with(Some("s3cret-0123456789"), |text| text);
+    assert_eq!(get(&without, "/api/things", "alice").status, 429, "refused, not let through");
 }
 
 /// The limiter goes away: the example lets requests pass rather than stop the site.

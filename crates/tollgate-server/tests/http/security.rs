@@ -2,7 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use tollgate_server::{config::ServerConfig, security::Secret};
+use tollgate_server::{
+    config::ServerConfig,
+    security::{RequiredSecret, Secret},
+};
 use tollgate_testkit::servers::wait_until;
 
 use crate::{client::ask, desk::Desk};
@@ -92,6 +95,26 @@ fn the_admin_token_is_read_again_when_its_file_changes() {
     desk.write("admin", "\n");
     wait_until("the mistake", Duration::from_secs(20), || desk.admin_get("/readyz").body.contains("the admin token"));
     assert_eq!(looks("second-0123456789"), 200, "no token is no way in");
+}
+
+#[test]
+fn the_secret_of_auth_is_read_again_when_its_file_changes() {
+    let desk = Desk::start(|folder, config| {
+        let file = folder.path().join("secret");
+        fs::write(&file, "first-0123456789\n").unwrap();
+        config.auth.secret = RequiredSecret::new(Some(Secret::from_file(&file).unwrap()));
+        config.auth_secret_file = Some(file);
+    });
+    let asks = |secret: &str| desk.get("/v1/auth?cost=0", &[("x-tollgate-secret", secret)]).status;
+    assert_eq!((asks("first-0123456789"), asks("second-0123456789")), (200, 403));
+    desk.write("secret", "second-0123456789\n");
+    wait_until("the new secret", Duration::from_secs(20), || asks("second-0123456789") == 200);
+    assert_eq!(asks("first-0123456789"), 403);
+    desk.write("secret", "\n");
+    wait_until("the mistake", Duration::from_secs(20), || {
+        desk.admin_get("/readyz").body.contains("secret of /v1/auth")
+    });
+    assert_eq!(asks("second-0123456789"), 200, "no secret is no way in");
 }
 
 #[test]

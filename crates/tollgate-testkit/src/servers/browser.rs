@@ -27,6 +27,12 @@ impl Browser {
     /// An empty window.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// An empty window of a browser with these flags besides its usual ones.
+    #[track_caller]
+    pub fn start_with(flags: &[&str]) -> Self {
         let port = Process::free_port();
         let driver = Process::new(require(Part::ChromeDriver), [format!("--port={port}")]);
         driver.start();
@@ -35,7 +41,7 @@ impl Browser {
             send(port, "GET", "/status", None).is_ok_and(|reply| reply["value"]["ready"] == true)
         });
         let profile = tempfile::Builder::new().prefix("tollgate-").tempdir().expect("a temporary directory");
-        let mut words: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
+        let mut words: Vec<String> = FLAGS.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         words.push(format!("--user-data-dir={}", profile.path().display()));
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "goog:chromeOptions": { "binary": require(Part::Chromium), "args": words },
