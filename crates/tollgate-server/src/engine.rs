@@ -137,10 +137,32 @@ impl Engine {
         })
     }
 
-    /// Forgets a key of such a bucket.
-    pub async fn reset_throttle(&self, key: &str, throttle: Throttle) -> Result<Decision, AskError> {
-        let limited = self.prepare_throttle(key, throttle, 0)?;
-        self.decide(&[ask(&limited, key)], Verb::Reset).await
+    /// Resets keys of such buckets, and counts those that were not at rest before. What is kept of a key does not
+    /// depend on the numbers, so any will do.
+    pub async fn reset_throttles(&self, keys: &[impl AsRef<str>]) -> Result<usize, AskError> {
+        let mut reset = 0;
+        for key in keys.iter().map(AsRef::as_ref) {
+            let limited = self.prepare_reset(key)?;
+            let found = self.decide(&[ask(&limited, key)], Verb::Peek).await?;
+            if is_kept(&found) {
+                let _ = self.decide(&[ask(&limited, key)], Verb::Reset).await?;
+                reset += 1;
+            }
+        }
+        Ok(reset)
+    }
+
+    /// The same, if it can be had without waiting.
+    pub fn reset_throttles_now(&self, keys: &[&str]) -> Option<Result<usize, AskError>> {
+        let reset = |key: &str| {
+            let limited = self.prepare_reset(key)?;
+            let kept = is_kept(&self.decide_now(&[ask(&limited, key)], &Verb::Peek)?);
+            if kept {
+                let _ = self.decide_now(&[ask(&limited, key)], &Verb::Reset)?;
+            }
+            Ok(usize::from(kept))
+        };
+        self.inner.store.is_immediate().then(|| keys.iter().map(|key| reset(key)).sum())
     }
 
     /// What is counted.
@@ -241,6 +263,11 @@ impl Engine {
         self.inner.adhoc.throttle(&throttle, &self.inner.store, &self.inner.telemetry)
     }
 
+    fn prepare_reset(&self, key: &str) -> Result<Arc<Limited>, AskError> {
+        question::check_length("the key", key, tollgate_core::bounds::MAX_KEY_BYTES)?;
+        self.inner.adhoc.any_throttle(&self.inner.store, &self.inner.telemetry)
+    }
+
     /// The answer where everything is switched off: the store is not asked, as for rules from files.
     #[inline]
     fn switched_off(&self, throttle: Throttle) -> Option<Decision> {
@@ -293,6 +320,11 @@ impl Engine {
     fn new_lease(&self) -> LeaseId {
         LeaseId(self.inner.next_lease.fetch_add(1, Ordering::Relaxed) & LEASE_MASK)
     }
+}
+
+/// Whether the store has something of a key that was looked at; where the store could not be asked, it may have.
+fn is_kept(found: &Decision) -> bool {
+    found.reset_after() > Micros::ZERO || found.source != Source::Store
 }
 
 #[inline]

@@ -63,6 +63,14 @@ impl Adhoc {
         })
     }
 
+    /// A bucket of numbers that are known already, else of some: for what does not depend on them.
+    pub(super) fn any_throttle(&self, store: &Storage, telemetry: &Telemetry) -> Result<Arc<Limited>, AskError> {
+        match self.throttles.known.load().values().next() {
+            Some(limited) => Ok(Arc::clone(limited)),
+            None => self.throttle(&Throttle { burst: 1, count: 1, period: Micros::SECOND }, store, telemetry),
+        }
+    }
+
     /// The window with these numbers, in this domain.
     pub(super) fn limit(
         &self,

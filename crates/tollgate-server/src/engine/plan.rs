@@ -5,9 +5,10 @@ use std::{borrow::Cow, ops::Deref, sync::Arc};
 use smallvec::SmallVec;
 use tollgate_core::{Ask, Decision, Micros, RuleDecision, Store, Verdict};
 
-use super::{Answer, AskError, Engine, Fate, Question, Subject, SubjectAnswer, Who};
+use super::{Answer, AskError, Asked, Engine, Fate, Question, Subject, SubjectAnswer, Who, adhoc::THROTTLE_DOMAIN};
 use crate::{
     rulebook::{Allowed, Found, KEY_ENTRY, Limit, Limited, Rulebook, of_entries},
+    text::Escaped,
     wiring::StoredPolicy,
 };
 
@@ -59,6 +60,9 @@ impl<'q> Plan<'q> {
         for subject in question.subjects {
             let found = book.find(question.domain, subject.who).map_err(AskError::Bad)?;
             if let Found::UnknownDomain = found {
+                if question.verb == Asked::Reset {
+                    return Err(AskError::Bad(unknown_domain(question.domain)));
+                }
                 engine.report_unknown(question.domain);
                 plan.set_aside(question, Fate::UnknownDomain, engine);
                 return Ok(plan);
@@ -266,6 +270,18 @@ impl<'q> Plan<'q> {
         Answer { decision, subjects }
     }
 }
+
+/// Why nothing is reset in a domain that no rule file is about.
+fn unknown_domain(domain: &str) -> String {
+    if domain == THROTTLE_DOMAIN {
+        return "limits that come with calls are reset on the RESP port, by DEL key".to_owned();
+    }
+    let shown = Escaped(domain).first(SHOWN_CHARS);
+    format!("no rule file is about the domain \"{shown}\", so nothing was reset; name the one of your rule file")
+}
+
+/// So much of a name is shown.
+const SHOWN_CHARS: usize = 80;
 
 /// A reload may have given a policy more or fewer rules since it was looked up; then there is nothing to tell apart.
 fn rules_at(decision: &Decision, start: usize, len: usize) -> &[RuleDecision] {

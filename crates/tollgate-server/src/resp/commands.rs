@@ -4,6 +4,7 @@
 //! is said in Redis' way, so that client libraries recognise it: a word for the kind (`ERR`, `NOAUTH`, `WRONGPASS`,
 //! `NOPERM`), then a sentence.
 
+mod delete;
 mod greeting;
 mod limits;
 mod numbers;
@@ -32,7 +33,7 @@ pub(crate) fn answer(session: &mut Session, command: Command<'_>, replies: &mut 
 
 /// The name that traces know a decision by. Greetings are none.
 fn traced(name: &[u8]) -> Option<&'static str> {
-    let names = ["CL.THROTTLE", "THROTTLE", "GCRA", "TG.CHECK", "TG.REFUND", "TG.RESET"];
+    let names = ["CL.THROTTLE", "THROTTLE", "GCRA", "TG.CHECK", "TG.REFUND", "TG.RESET", "DEL", "UNLINK"];
     names.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
@@ -49,6 +50,8 @@ fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies)
         8 if is("TG.CHECK") => return begun(limits::check(session, command, replies), replies),
         9 if is("TG.REFUND") => return begun(limits::refund(session, command, replies), replies),
         8 if is("TG.RESET") => return begun(limits::reset(session, command, replies), replies),
+        3 if is("DEL") => return begun(delete::delete(session, command, "DEL key [key …]", replies), replies),
+        6 if is("UNLINK") => return begun(delete::delete(session, command, "UNLINK key [key …]", replies), replies),
         4 if is("PING") => greeting::ping(session, command, replies),
         4 if is("ECHO") => greeting::echo(session, command, replies),
         4 if is("AUTH") => greeting::auth(session, command, replies),
@@ -76,7 +79,7 @@ fn carry_out(session: &mut Session, command: Command<'_>, replies: &mut Replies)
 /// Whether a command may change, or tells, what the answers before it have come to: it waits for them.
 pub(crate) fn waits_for_all_before(command: Command<'_>) -> bool {
     let name = command.name();
-    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO", "MULTI"]
+    ["AUTH", "HELLO", "RESET", "QUIT", "SELECT", "CLIENT", "INFO", "MULTI", "DEL", "UNLINK"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }

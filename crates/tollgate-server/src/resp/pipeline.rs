@@ -99,7 +99,12 @@ impl Pipeline {
         }
         if self.slots.is_empty() {
             if let Some(waiting) = commands::answer(session, command, replies) {
+                // It is the only one: what may meet others of several lanes has waited for them above.
+                let is_alone = waiting.is_about_several();
                 self.begin(waiting, session, replies.protocol);
+                if is_alone {
+                    self.finish(session, replies).await;
+                }
             }
             return;
         }

@@ -120,7 +120,7 @@ fn clients_are_met_with_manners() {
     client.asks(&["CONFIG", "GET", "save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     client.asks(&["CONFIG", "GET", "maxmemory"], "*0\r\n");
     client.asks(&["SELECT", "0"], "+OK\r\n");
-    client.asks(&["COMMAND", "COUNT"], ":20\r\n");
+    client.asks(&["COMMAND", "COUNT"], ":22\r\n");
     client.asks(
         &["COMMAND", "INFO", "cl.throttle", "get"],
         "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",

@@ -91,7 +91,7 @@ impl Pair {
         let mut client = self.ours.client();
         let mut meant = Meant::default();
         let mut usual: HashMap<String, Call> = HashMap::new();
-        let mut limited = 0;
+        let (mut limited, mut deleted) = (0, 0);
         for index in 0..calls {
             let key = format!("{seed}:{}", random.below(6));
             let mut call = *usual.entry(key.clone()).or_insert_with(|| numbers(&mut random));
@@ -115,6 +115,15 @@ impl Pair {
             while (1..5_000_000).contains(&meant.rests_in(&key, nanos(self.now))) {
                 self.advance(1);
             }
+            if !changes && random.one_in(12) {
+                let words = ["DEL", &key];
+                let theirs = self.theirs.command(&words.map(str::to_owned)).integer();
+                client.asks(&words, format!(":{theirs}\r\n"));
+                let was_kept = meant.rests_in(&key, nanos(self.now)) > 0;
+                assert_eq!(theirs, i64::from(was_kept), "call {index}, DEL {key} at {}", self.now.0);
+                meant.tats.remove(&key);
+                deleted += theirs;
+            }
             let words = call.words(&key);
             let theirs: Vec<i64> = match self.theirs.command(&words) {
                 Reply::Array(items) => items.iter().map(Reply::integer).collect(),
@@ -131,6 +140,7 @@ impl Pair {
             assert_eq!(ours[3..], [retry_after.map_or(-1, up), up(reset_after)], "{told}");
             limited += usize::from(ours[0] == 1);
         }
+        assert!(changes || deleted > 5, "{deleted} keys were deleted: that shows little");
         assert!(
             limited > calls / 10 && limited < calls * 9 / 10,
             "{limited} of {calls} were limited: that shows little"

@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod bytes;
 mod cell;
+mod delete;
 mod documented;
 mod library;
 mod mutations;

@@ -6,7 +6,7 @@
 use tollgate_core::{DecidedBy, Micros, Verdict};
 
 use super::{Begun, Command, Refused, Replies, Session, Waiting, numbers};
-use crate::engine::{Answer, Asked, Question, Subject};
+use crate::engine::{Answer, Asked, Fate, Question, Subject};
 
 /// What is asked about a key.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ fn ask(session: &Session, command: Command<'_>, usage: &str, terms: Terms, repli
     let subjects = [terms.subject(key)];
     match session.engine.ask_now(&terms.question(domain, &subjects)) {
         Some(answered) => {
-            terms.tell(replies, &answered.map_err(Refused::because)?);
+            terms.tell(replies, &answered.map_err(Refused::because)?)?;
             Ok(None)
         }
         None => Ok(Some(Waiting::limits(session, domain, key, terms))),
@@ -87,10 +87,23 @@ impl Terms {
         Question { domain, subjects, verb: self.verb }
     }
 
-    pub(super) fn tell(&self, replies: &mut Replies, answer: &Answer) {
-        match self.verb {
-            Asked::Reset => replies.status("OK"),
-            _ => tell(replies, answer),
+    /// Says the answer. A reset answers `OK` only if nothing is left of the key.
+    pub(super) fn tell(&self, replies: &mut Replies, answer: &Answer) -> Result<(), Refused> {
+        match (self.verb, answer.subjects.first().map(|subject| subject.fate)) {
+            (Asked::Reset, Some(Fate::Unmatched)) => {
+                Err(Refused::because("no policy of this domain counts the key; nothing was reset"))
+            }
+            (Asked::Reset, Some(Fate::SwitchedOff)) => {
+                Err(Refused::because("the limit is switched off; nothing was reset"))
+            }
+            (Asked::Reset, _) => {
+                replies.status("OK");
+                Ok(())
+            }
+            _ => {
+                tell(replies, answer);
+                Ok(())
+            }
         }
     }
 }

@@ -8,12 +8,19 @@ struct Listed {
     /// Words, the name included; negative: at least so many.
     arity: i64,
     flags: &'static [&'static str],
-    /// Which word is the key; 0 if none is. Domains are not keys, or clients of clusters would send them around.
+    /// Which word is the first key; 0 if none is. Domains are not keys, or clients of clusters would send them around.
     key: i64,
+    /// Which word is the last key; −1: the last word.
+    last_key: i64,
 }
 
 const fn listed(name: &'static str, arity: i64, flags: &'static [&'static str], key: i64) -> Listed {
-    Listed { name, arity, flags, key }
+    Listed { name, arity, flags, key, last_key: key }
+}
+
+/// A command of one key or more.
+const fn with_keys(name: &'static str, flags: &'static [&'static str]) -> Listed {
+    Listed { name, arity: -2, flags, key: 1, last_key: -1 }
 }
 
 const LIMITS: &[&str] = &["write", "fast"];
@@ -27,6 +34,8 @@ const COMMANDS: &[Listed] = &[
     listed("tg.check", -3, LIMITS, 2),
     listed("tg.refund", -3, LIMITS, 2),
     listed("tg.reset", 3, LIMITS, 2),
+    with_keys("del", LIMITS),
+    with_keys("unlink", LIMITS),
     listed("ping", -1, MANNERS, 0),
     listed("echo", 2, MANNERS, 0),
     listed("select", 2, MANNERS, 0),
@@ -91,7 +100,7 @@ fn tell(replies: &mut Replies, listed: &Listed) {
     replies.array(listed.flags.len());
     listed.flags.iter().for_each(|flag| replies.status(flag));
     let step = i64::from(listed.key > 0);
-    [listed.key, listed.key, step].into_iter().for_each(|place| replies.integer(place));
+    [listed.key, listed.last_key, step].into_iter().for_each(|place| replies.integer(place));
     // Since Redis 7: categories, hints, where keys are, subcommands. There is nothing to add.
     (0..4).for_each(|_| replies.array(0));
 }

@@ -1,6 +1,6 @@
 //! A command whose answer a store far away has to be asked for: all that is needed to ask, and to say the answer.
 
-use super::{Refused, Replies, Session, limits, throttle};
+use super::{Refused, Replies, Session, delete, limits, throttle};
 use crate::{engine::Engine, resp::reply::Protocol, telemetry::Trace};
 
 /// A command that has been read and let in, and waits for the store.
@@ -15,6 +15,7 @@ pub(crate) struct Waiting {
 enum What {
     Throttle { key: Box<str>, terms: throttle::Terms },
     Limits { domain: Box<str>, key: Box<str>, terms: limits::Terms },
+    Delete { keys: Vec<Box<str>> },
 }
 
 impl Waiting {
@@ -27,6 +28,16 @@ impl Waiting {
         let lane = session.engine.lane(domain, key);
         let what = What::Limits { domain: domain.into(), key: key.into(), terms };
         Self { lane, what, trace: Trace::none() }
+    }
+
+    pub(super) fn delete(keys: &[&str]) -> Self {
+        let what = What::Delete { keys: keys.iter().map(|key| (*key).into()).collect() };
+        Self { lane: 0, what, trace: Trace::none() }
+    }
+
+    /// Whether it is about several counters, so that no lane orders it: what comes after it waits for its answer.
+    pub(crate) fn is_about_several(&self) -> bool {
+        matches!(self.what, What::Delete { .. })
     }
 
     /// What is asked for it belongs to this trace.
@@ -59,7 +70,11 @@ impl What {
             Self::Limits { domain, key, terms } => {
                 let subjects = [terms.subject(key)];
                 let answered = engine.ask(&terms.question(domain, &subjects)).await;
-                terms.tell(replies, &answered.map_err(Refused::because)?);
+                terms.tell(replies, &answered.map_err(Refused::because)?)?;
+            }
+            Self::Delete { keys } => {
+                let reset = engine.reset_throttles(keys).await;
+                replies.integer(delete::count(reset.map_err(Refused::because)?));
             }
         }
         Ok(())
