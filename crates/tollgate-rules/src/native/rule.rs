@@ -59,12 +59,18 @@ fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &
     if word != AlgorithmWord::LeakyBucket {
         probe.capacity = None;
     }
+    let mut blamed = Vec::new();
     for _ in 0..MOST_NUMBERS {
         let (Some(quota), Some(algorithm)) = (quota(&probe), algorithm(word, &probe, spot, report)) else { return };
         let Err(error) = Rule::new(probe.name.as_deref().unwrap_or_default(), quota, algorithm).limiting() else {
             return;
         };
         let mut problem = error.problem;
+        // What replaced the field was no better; it has been named.
+        if blamed.contains(&problem.field) {
+            return;
+        }
+        blamed.push(problem.field);
         if problem.field == "per" && problem.found != "1mo" {
             // In the words of the file, where `90m` should not come back as `5400s`.
             problem.found = spec.per.map_or(problem.found, |span| span_told(span.0));
@@ -75,7 +81,8 @@ fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &
             "limit" => probe.limit = Some(Count(1)),
             "per" => probe.per = Some(harmless),
             "lease" => probe.lease = Some(harmless),
-            "buckets" => probe.buckets = None,
+            // The period may be too short for any number of slices.
+            "buckets" => (probe.buckets, probe.per) = (None, Some(harmless)),
             "utc_offset" => probe.utc_offset = None,
             "burst" => probe.burst = Some(Count(1)),
             _ => probe.capacity = Some(Count(1)),
