@@ -78,6 +78,11 @@ impl Take {
         Self { cost, max_wait, whole_wait: true, lease: LeaseId(0) }
     }
 
+    /// What a wire asks that has one field for the wait: 0 tries, more is a deadline for the whole wait.
+    pub const fn up_to(cost: u64, max_wait: Micros) -> Self {
+        if max_wait.0 == 0 { Self::now(cost) } else { Self::within(cost, max_wait) }
+    }
+
     /// The same request, for so many times the permits.
     #[must_use]
     #[inline(always)]

@@ -201,7 +201,7 @@ impl Engine {
             let cost = if plan.places.len() == 1 { plan.cost_of(&plan.places[0]) } else { 1 };
             let holds = plan.places.iter().any(|place| place.limited.policy.holds());
             let lease = if holds { self.new_lease() } else { LeaseId(0) };
-            return Verbs::Together(Verb::Take(Take { cost, max_wait, whole_wait: false, lease }));
+            return Verbs::Together(Verb::Take(Take { lease, ..Take::up_to(cost, max_wait) }));
         }
         let verb = |cost: u64| match asked {
             Asked::Take { .. } | Asked::Peek => Verb::Peek,

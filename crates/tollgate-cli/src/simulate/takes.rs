@@ -47,7 +47,7 @@ impl Takes {
     pub(crate) fn verb(&mut self, request: &Request<'_>) -> Result<Verb, RequestProblem> {
         let &Request { key, cost, max_wait, .. } = request;
         Ok(match request.op {
-            Op::Take => Verb::Take(Take { cost, max_wait, whole_wait: false, lease: LeaseId(request.number) }),
+            Op::Take => Verb::Take(Take { lease: LeaseId(request.number), ..Take::up_to(cost, max_wait) }),
             Op::Peek => Verb::Peek,
             Op::Refund => Verb::Refund { cost, at: None },
             Op::Settle => match self.settled(key) {

@@ -8,6 +8,7 @@ mod overrides;
 mod reload;
 mod switches;
 mod throttle;
+mod waits;
 
 use std::sync::Arc;
 
