@@ -18,6 +18,7 @@ use tollgate_memory::Stats;
 use tollgate_redis::{AddressError, doctor::NotReached};
 use tollgate_rules::Problems;
 use tollgate_server::server::StartError;
+use tollgate_server::text::Escaped;
 
 pub(crate) use self::totals::{compare, summarize};
 use crate::{
@@ -262,7 +263,7 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Somebody's text as it is, but for what could move a terminal's cursor; lines stay lines.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '·' } else { c }).collect()
+    text.split('\n').map(|line| Escaped(line).to_string()).collect::<Vec<_>>().join("\n")
 }
 
 /// The beginning of a text, where there is no room for all of it.
@@ -320,6 +321,6 @@ mod tests {
         assert_eq!(shown("a\u{1b}[2J"), "\"a\\u{1b}[2J\"");
         assert_eq!(shown(&"x".repeat(50)), format!("\"{}\"…", "x".repeat(40)));
         assert_eq!(clipped("policy", 4), "pol…");
-        assert_eq!(harmless("a\u{1b}[2J\nb"), "a·[2J\nb");
+        assert_eq!(harmless("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\nb\\u{202e}c");
     }
 }

@@ -1,5 +1,12 @@
 //! Where the server's log goes: standard error, in lines for people or for programs.
+//!
+//! Names of domains and messages of other servers reach the log. Whatever they hold, no
+//! character in it reorders or hides others ([`tollgate_server::text`]): in text they are written as `\\u{202e}`, in JSON as
+//! `\\u202e`.
 
+use std::io::{self, Write};
+
+use tollgate_server::text::is_hidden;
 use tracing_subscriber::{EnvFilter, fmt};
 
 use super::args::{LogFormat, ServeArgs};
@@ -9,10 +16,78 @@ pub(super) fn start(args: &ServeArgs) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log).map_err(|error| {
         Failure::Option(format!("--log {}: {error}; use error, warn, info or debug", args.log.escape_debug()))
     })?;
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    match args.log_format {
-        LogFormat::Text => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+    let format = args.log_format;
+    let lines = fmt().with_env_filter(filter).with_target(false);
+    let lines = lines.with_writer(move || Escaping { out: io::stderr(), format });
+    match format {
+        LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// A writer of whole lines, which escapes format characters. Those of ASCII are left to the formatter: colours and the end of
+/// a line are its own.
+struct Escaping<W> {
+    out: W,
+    format: LogFormat,
+}
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.is_ascii() {
+            self.out.write_all(bytes)?;
+        } else {
+            self.out.write_all(escaped(&text, self.format).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn escaped(line: &str, format: LogFormat) -> String {
+    let mut escaped = String::with_capacity(line.len() + 16);
+    for letter in line.chars() {
+        match format {
+            _ if letter.is_ascii() || !is_hidden(letter) => escaped.push(letter),
+            LogFormat::Text => escaped.extend(letter.escape_unicode()),
+            // Outside ASCII there is nothing in JSON but text, where every character may be written so.
+            LogFormat::Json => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    escaped.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(line: &str, format: LogFormat) -> String {
+        let mut out = Vec::new();
+        Escaping { out: &mut out, format }.write_all(line.as_bytes()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_format_character_is_escaped_and_json_stays_the_same_text() {
+        for letter in ('\u{80}'..=char::MAX).filter(|letter| is_hidden(*letter)) {
+            let line = format!("a{letter}b\n");
+            assert_eq!(written(&line, LogFormat::Text), format!("a{}b\n", letter.escape_unicode()));
+            let json = serde_json::json!({ "message": format!("a{letter}b") });
+            let line = written(&json.to_string(), LogFormat::Json);
+            assert!(line.is_ascii(), "{line}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), json);
+        }
+        for plain in ["plain\n", "\u{1b}[33mcoloured\u{1b}[0m ü €\n"] {
+            assert_eq!(written(plain, LogFormat::Text), plain);
+        }
+    }
 }

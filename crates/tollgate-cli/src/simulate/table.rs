@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use tollgate_core::{DecidedBy, Decision, Policy, Verdict};
+use tollgate_server::text::is_hidden;
 
 use super::{cells::told_millis, requests::Request};
 use crate::report;
@@ -62,9 +63,9 @@ impl<W: Write> Table<W> {
     }
 }
 
-/// A key in its column: control characters cannot move the cursor, and a long one shows its beginning and end.
+/// A key in its column: control and format characters cannot move or reorder anything, and a long one shows its beginning and end.
 fn fitted(key: &str, width: usize) -> String {
-    let visible = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
+    let visible = |letter: char| if is_hidden(letter) { '\u{fffd}' } else { letter };
     let letters: Vec<char> = key.chars().map(visible).collect();
     if letters.len() <= width {
         let text: String = letters.into_iter().collect();
@@ -86,5 +87,6 @@ mod tests {
         assert_eq!(fitted("u", 5), "u    ");
         assert_eq!(fitted("abcdefghij", 5), "ab…ij");
         assert_eq!(fitted("a\u{1b}[2J", 6), "a\u{fffd}[2J ");
+        assert_eq!(fitted("a\u{202e}b", 6), "a\u{fffd}b   ");
     }
 }
