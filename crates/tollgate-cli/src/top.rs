@@ -84,6 +84,9 @@ struct Denied {
     domain: String,
     policy: String,
     key: String,
+    /// `refused`, `banned` or `shadow`; servers before this field list refusals only.
+    #[serde(default)]
+    kind: String,
     denied: u64,
 }
 

@@ -5,11 +5,12 @@
 //! GET  /api/state                                everything the dashboard and `tollgate top` show
 //! GET  /api/switches    POST /api/switches       {"turn":"off"|"on"|"watch"|"enforce","domain","policy","rule"}
 //! GET  /api/overrides   POST, DELETE             {"domain","policy","key","rules":[…],"expires_in":"1h"}
-//! POST /api/reload
+//! POST /api/reload                               reads the files, then answers what changed, or 422 and their mistakes
 //! ```
 
 mod overrides;
 mod page;
+mod reload;
 mod state;
 mod switch;
 
@@ -103,16 +104,17 @@ impl Admin {
             (&Method::GET | &Method::HEAD, "/api/overrides") => Ok(json(&overrides::told(&self.0.engine))),
             (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload") => {
                 self.0.guard.check_site(&head)?;
-                guard::require_json(&head.headers)?;
+                // A reload says nothing in its body, so that `curl -X POST` will do.
+                match path {
+                    "/api/reload" => guard::refuse_forms(&head.headers)?,
+                    _ => guard::require_json(&head.headers)?,
+                }
                 let bytes = collect(body, bounds).await?;
                 match (&head.method, path) {
                     (&Method::POST, "/api/switches") => switch::turn(&self.0.engine, &bytes),
                     (&Method::POST, "/api/overrides") => overrides::put(&self.0.engine, &bytes),
                     (&Method::DELETE, "/api/overrides") => overrides::remove(&self.0.engine, &bytes),
-                    (&Method::POST, _) => {
-                        self.0.reload.request();
-                        Ok(text("the files are being read again; /readyz tells how it went\n"))
-                    }
+                    (&Method::POST, _) => reload::run(&self.0.engine, &self.0.reload).await,
                     _ => Err(allowed(path)),
                 }
             }

@@ -32,7 +32,7 @@ pub use self::{
 };
 use crate::{
     rulebook::{Limited, Rulebook},
-    telemetry::{Telemetry, Told},
+    telemetry::{Denial, Telemetry, Told},
     wiring::{Storage, StoredPolicy},
 };
 
@@ -282,9 +282,10 @@ impl Engine {
     #[inline]
     fn conclude_throttle(&self, limited: &Limited, key: &str, mut decision: Decision, cost: u64) -> Decision {
         if !decision.is_allowed() {
-            let policy = &limited.policy;
-            self.inner.telemetry.top_denied.note(policy.domain(), policy.name(), key);
-            if self.inner.book.load().switches().everything_watches {
+            let (policy, watches) = (&limited.policy, self.inner.book.load().switches().everything_watches);
+            let denial = if watches { Denial::Shadow } else { Denial::Refused };
+            self.inner.telemetry.top_denied.note(denial, policy.domain(), policy.name(), key);
+            if watches {
                 let watching = decision.rules.iter().map(|rule| RuleDecision { shadow: true, ..*rule });
                 decision.rules = RulesTold::collect(watching.collect::<Vec<_>>());
                 decision.verdict = Verdict::Allow { wait: Micros::ZERO };

@@ -113,7 +113,7 @@ impl Health {
         if switches.everything_watches {
             told.push("everything only watches: nobody is refused".to_owned());
         }
-        match switches.off.len() + switches.watching.len() {
+        match switches.off.len() + switches.watching.len() + switches.enforcing.len() {
             0 => {}
             1 => told.push("1 switch is turned; /api/switches tells which".to_owned()),
             count => told.push(format!("{count} switches are turned; /api/switches tells which")),

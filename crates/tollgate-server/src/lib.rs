@@ -29,4 +29,4 @@ mod watch;
 pub mod wiring;
 
 pub use server::run;
-pub use watch::Reload;
+pub use watch::{Reload, Reloaded};

@@ -15,7 +15,11 @@ mod limited;
 mod native;
 mod switches;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 pub(crate) use self::{
     build::Builder,
@@ -40,6 +44,8 @@ pub struct Rulebook {
     /// The rules of single keys, by domain and the name they are kept under.
     overrides: HashMap<(Box<str>, Box<str>), Arc<Limited>>,
     switches: Switches,
+    /// Rules that their file makes watch, by domain, policy and rule: switches are turned against it.
+    shadows: HashSet<Target>,
 }
 
 /// A policy and what it has decided so far.
@@ -51,6 +57,17 @@ pub struct Counted {
     pub totals: [u64; 3],
     /// Requests that rules which only watch would have refused.
     pub shadow_denials: u64,
+}
+
+/// What a reload has changed: policies as `domain/name`, in alphabetical order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// Those that were not there.
+    pub added: Vec<String>,
+    /// Those that are gone.
+    pub removed: Vec<String>,
+    /// Those with other rules, another cost, or other overrides.
+    pub changed: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -135,6 +152,37 @@ impl Rulebook {
     /// The switches it was made with.
     pub fn switches(&self) -> &Switches {
         &self.switches
+    }
+
+    /// Whether the rule files let this only watch: a rule, or any rule of a policy. Nothing if there is no such policy.
+    pub(crate) fn watches_in_file(&self, target: &Target) -> Option<bool> {
+        let limited = self.policies.get(&(target.domain.as_str().into(), target.policy.as_str().into()))?;
+        Some(match target.rule {
+            Some(_) => self.shadows.contains(target),
+            None => limited
+                .policy
+                .rules()
+                .iter()
+                .any(|rule| self.shadows.contains(&Target { rule: Some(rule.name().to_owned()), ..target.clone() })),
+        })
+    }
+
+    /// What differs from a book before this one: policies added, removed and changed, by domain and name.
+    pub(crate) fn changes_since(&self, before: &Self) -> Changes {
+        let shown = |(domain, name): &(Box<str>, Box<str>)| format!("{domain}/{name}");
+        let mut changes = Changes::default();
+        for (name, limited) in &self.policies {
+            match before.policies.get(name) {
+                None => changes.added.push(shown(name)),
+                Some(was) if !limited.is_same_as(was) => changes.changed.push(shown(name)),
+                Some(_) => {}
+            }
+        }
+        changes.removed = before.policies.keys().filter(|name| !self.policies.contains_key(name)).map(shown).collect();
+        [&mut changes.added, &mut changes.removed, &mut changes.changed]
+            .into_iter()
+            .for_each(|list| list.sort_unstable());
+        changes
     }
 
     /// Every policy with its counts, in alphabetical order.

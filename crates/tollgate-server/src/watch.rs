@@ -10,12 +10,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
 use tollgate_rules::{Format, read_paths};
 
 use crate::{
     engine::Engine,
     health::Health,
+    rulebook::Changes,
     security::{Access, RequiredSecret, Secret, Tls, TlsFiles, Tokens},
     shutdown::Shutdown,
     telemetry::SecretFile,
@@ -45,12 +49,31 @@ pub(crate) struct Watched {
 
 /// Asks for everything to be read now. Clones ask the same.
 #[derive(Clone, Debug)]
-pub struct Reload(mpsc::Sender<()>);
+pub struct Reload(mpsc::Sender<Option<Waiter>>);
+
+/// A caller that waits for the outcome of a reload.
+type Waiter = oneshot::Sender<Reloaded>;
+
+/// The outcome of a reload that was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Reloaded {
+    /// What the rule files have changed; nothing if they could not be read, or if there are none.
+    pub changes: Changes,
+    /// Mistakes in rule files, and secrets that could not be read. What was there before stays in force.
+    pub problems: Vec<String>,
+}
 
 impl Reload {
     /// Asks; a request that is already waiting will do.
     pub fn request(&self) {
-        let _ = self.0.try_send(());
+        let _ = self.0.try_send(None);
+    }
+
+    /// Asks, and waits until the files have been read; nothing while the server stops.
+    pub async fn done(&self) -> Option<Reloaded> {
+        let (waiter, outcome) = oneshot::channel();
+        self.0.send(Some(waiter)).await.ok()?;
+        outcome.await.ok()
     }
 }
 
@@ -87,15 +110,15 @@ impl Watched {
     /// Looks until the word to stop. `in_force` is how the files looked before they were first read: what changes
     /// while a server starts is a change like any other.
     pub(crate) fn start(self, mut in_force: Look, every: Duration, mut shutdown: Shutdown) -> Reload {
-        let (sender, mut requests) = mpsc::channel(1);
+        let (sender, mut requests) = mpsc::channel::<Option<Waiter>>(1);
         tokio::spawn(async move {
             let mut before = in_force.clone();
             let mut restless = 0;
             loop {
-                let asked = tokio::select! {
+                let (asked, waiter) = tokio::select! {
                     () = shutdown.begun() => return,
-                    () = sleep(every) => false,
-                    asked = requests.recv() => asked.is_some(),
+                    () = sleep(every) => (false, None),
+                    asked = requests.recv() => (asked.is_some(), asked.flatten()),
                 };
                 let files = self.files.clone();
                 let Ok(now) = tokio::task::spawn_blocking(move || files.look()).await else { continue };
@@ -106,15 +129,20 @@ impl Watched {
                 if asked || (settled && is_change) {
                     restless = 0;
                     let (this, was, is) = (self.clone(), in_force.clone(), now.clone());
-                    let _ = tokio::task::spawn_blocking(move || this.reload(asked, &was, &is)).await;
+                    let read = tokio::task::spawn_blocking(move || this.reload(asked, &was, &is)).await;
                     in_force = now;
+                    if let (Some(waiter), Ok(outcome)) = (waiter, read) {
+                        // A caller that has gone needs no answer.
+                        let _ = waiter.send(outcome);
+                    }
                 }
             }
         });
         Reload(sender)
     }
 
-    fn reload(&self, asked: bool, was: &Look, is: &Look) {
+    fn reload(&self, asked: bool, was: &Look, is: &Look) -> Reloaded {
+        let mut outcome = Reloaded::default();
         let changed = |about: &[PathBuf]| {
             let of = |look: &Look| -> Look {
                 look.iter().filter(|(file, _)| about.iter().any(|path| file.starts_with(path))).cloned().collect()
@@ -123,16 +151,23 @@ impl Watched {
         };
         let Files { rules, tokens, admin_token, auth_secret, tls } = &self.files;
         if !rules.is_empty() && changed(rules) {
+            let before = self.engine.rulebook();
             match self.engine.load(read_paths(rules)) {
-                Ok(()) => tracing::info!("the rule files were read again; their rules are in force"),
-                Err(error) => tracing::error!("the rules before stay in force, because of mistakes: {error}"),
+                Ok(()) => {
+                    outcome.changes = self.engine.rulebook().changes_since(&before);
+                    tracing::info!("the rule files were read again; their rules are in force");
+                }
+                Err(error) => {
+                    tracing::error!("the rules before stay in force, because of mistakes: {error}");
+                    outcome.problems.push(error.to_string());
+                }
             }
         }
         if let Some(file) = tokens
             && changed(std::slice::from_ref(file))
         {
             let read = Tokens::read(file).map(|tokens| self.access.renew(tokens));
-            self.tell(SecretFile::Tokens, "the tokens", read);
+            outcome.problems.extend(self.tell(SecretFile::Tokens, "the tokens", read));
         }
         for (file, secret, what, name) in [
             (admin_token, &self.admin_token, SecretFile::AdminToken, "the admin token"),
@@ -143,7 +178,7 @@ impl Watched {
             {
                 let read = Secret::from_file(file).map(|read| secret.renew(read));
                 let read = read.map_err(|error| format!("{}: {error}", file.display()));
-                self.tell(what, name, read);
+                outcome.problems.extend(self.tell(what, name, read));
             }
         }
         if let Some(TlsFiles { cert, key, client_ca }) = tls {
@@ -151,13 +186,14 @@ impl Watched {
             if changed(&files) {
                 // The ports differ in what is spoken inside, not in their files: what fails for one fails for all.
                 let read = self.tls.iter().try_for_each(Tls::renew);
-                self.tell(SecretFile::Certificates, "the certificates", read);
+                outcome.problems.extend(self.tell(SecretFile::Certificates, "the certificates", read));
             }
         }
+        outcome
     }
 
     /// Says how the reading of a secret went, in the log and to whoever asks whether the server is ready.
-    fn tell<E: std::fmt::Display>(&self, what: SecretFile, name: &str, read: Result<(), E>) {
+    fn tell<E: std::fmt::Display>(&self, what: SecretFile, name: &str, read: Result<(), E>) -> Option<String> {
         let problem = read
             .err()
             .map(|error| format!("{name} could not be read again, and what was there before stays in force: {error}"));
@@ -165,7 +201,8 @@ impl Watched {
             None => tracing::info!("read again: {name}"),
             Some(problem) => tracing::error!("{problem}"),
         }
-        self.health.secret_read(what, problem);
+        self.health.secret_read(what, problem.clone());
+        problem
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
+use tollgate_server::text::Escaped;
+
 use super::{Denied, Policy, State};
 use crate::report::{clipped, harmless};
 
@@ -141,16 +143,29 @@ fn policy_table(rows: &[Row], columns: usize, room: usize) -> Vec<String> {
 fn key_table(denied: &[Denied], columns: usize, room: usize) -> Vec<String> {
     let policy = |denied: &Denied| format!("{}/{}", denied.domain, denied.policy);
     let policies: Vec<String> = denied.iter().map(policy).collect();
-    let half = columns.saturating_sub(12) / 2;
+    let is_marked = denied.iter().any(|denied| !mark(denied).is_empty());
+    let half = columns.saturating_sub(if is_marked { 12 + 1 + MARK_WIDTH } else { 12 }) / 2;
     let key_width = wide_enough(denied.iter().map(|denied| denied.key.as_str()), half);
     let policy_width = wide_enough(policies.iter().map(String::as_str), half);
-    let line = |key: &str, policy: &str, refused: &str| {
+    let line = |key: &str, policy: &str, refused: &str, mark: &str| {
         let (key, policy) = (clip(key, key_width), clip(policy, policy_width));
-        format!("{key:<key_width$} {policy:<policy_width$} {refused:>10}")
+        let line = format!("{key:<key_width$} {policy:<policy_width$} {refused:>10} {mark}");
+        line.trim_end().to_owned()
     };
-    let mut lines = vec![String::new(), line("refused most", "policy", "refused")];
-    lines.extend(cut(denied, room, |denied| line(&denied.key, &policy(denied), &denied.denied.to_string())));
+    let mut lines = vec![String::new(), line("refused most", "policy", "refused", "")];
+    lines.extend(cut(denied, room, |denied| {
+        line(&denied.key, &policy(denied), &denied.denied.to_string(), mark(denied))
+    }));
     lines
+}
+
+/// What is said of a key that no limit refused.
+fn mark(denied: &Denied) -> &'static str {
+    match denied.kind.as_str() {
+        "banned" => "banned",
+        "shadow" => "would refuse",
+        _ => "",
+    }
 }
 
 /// A line for each, or for as many as there is room for, and how many more there are.
@@ -168,7 +183,7 @@ fn cut<T>(all: &[T], room: usize, line: impl Fn(&T) -> String) -> Vec<String> {
 
 /// A column for the longest of these, if there is room; short ones get the usual width.
 fn wide_enough<'t>(texts: impl Iterator<Item = &'t str>, most: usize) -> usize {
-    let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    let longest = texts.map(|text| Escaped(text).to_string().chars().count()).max().unwrap_or(0);
     longest.max(USUAL_NAME).min(most).max(1)
 }
 
@@ -180,9 +195,11 @@ fn as_float(count: u64) -> f64 {
 
 /// Keys are anybody's text, and no wider than the column.
 fn clip(text: &str, width: usize) -> String {
-    clipped(&harmless(text).replace('\n', "·"), width)
+    clipped(&Escaped(text).to_string(), width)
 }
 
+/// The widest of the marks.
+const MARK_WIDTH: usize = 12;
 /// Without a terminal.
 const USUAL_COLUMNS: usize = 101;
 /// What names get where there is room.

@@ -97,6 +97,32 @@ fn a_hostile_key_stays_text() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// A rule that its file makes watch: whom it would refuse is listed and marked, and it can be made to refuse.
+#[test]
+fn a_shadow_rule_is_listed_and_enforced_and_a_key_cannot_reorder_the_page() {
+    let server = Server::start(&[], &[]);
+    server.write_rules(
+        "domain: shop\npolicies: [{ name: per-user, match: { key: \"*\" }, rules: [{ name: few, algorithm: token_bucket, limit: 3, per: 1h, shadow: true }] }]",
+    );
+    let browser = open(&server);
+    shows(&browser, "#policies", "only watches");
+    let key = "a\u{202e}b\u{200b}c";
+    server.check(key, &[]);
+    assert!(server.check(key, &[]).contains("\"allow\""));
+    shows(&browser, "#top .key", "a\\u{202e}b\\u{200b}c");
+    shows(&browser, "#top", "would refuse");
+    browser.click("#policies button");
+    shows(&browser, "#confirm-text", "shadow");
+    browser.click("#confirm-yes");
+    shows(&browser, "#switched", "enforced, though its file says shadow");
+    assert!(server.check(key, &[]).contains("\"deny\""));
+    browser.click("#switched button");
+    browser.click("#confirm-yes");
+    shows(&browser, "#no-switched", "as their files say");
+    assert!(server.check(key, &[]).contains("\"allow\""));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn an_override_of_a_rule_file_is_shown_and_cannot_be_taken_back_here() {
     let server = Server::start(&[], &[]);

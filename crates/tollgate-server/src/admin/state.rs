@@ -74,6 +74,8 @@ struct Denied {
     domain: String,
     policy: String,
     key: String,
+    /// `refused`; `banned` by a rule file that refuses all of its kind; `shadow`: only rules that watch would refuse it.
+    kind: &'static str,
     denied: u64,
     error: u64,
 }
@@ -109,6 +111,7 @@ impl Admin {
                     domain: key.domain,
                     policy: key.policy,
                     key: key.key,
+                    kind: key.denial.name(),
                     denied: key.denied,
                     error: key.error,
                 })

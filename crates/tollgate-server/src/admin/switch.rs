@@ -31,7 +31,7 @@ enum How {
     On,
     /// Decides and counts, and refuses nobody.
     Watch,
-    /// Refuses again.
+    /// Refuses, also where its file says `shadow`.
     Enforce,
 }
 
@@ -42,6 +42,7 @@ pub(super) struct Told {
     everything_watches: bool,
     off: Vec<Named>,
     watching: Vec<Named>,
+    enforcing: Vec<Named>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,6 +67,7 @@ fn of(switches: &Switches) -> Told {
         everything_watches: switches.everything_watches,
         off: switches.off.iter().map(named).collect(),
         watching: switches.watching.iter().map(named).collect(),
+        enforcing: switches.enforcing.iter().map(named).collect(),
     }
 }
 
@@ -80,8 +82,8 @@ pub(super) fn turn(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
         (None, How::Enforce) => switches.everything_watches = false,
         (Some(target), How::Off) => _ = switches.off.insert(target.clone()),
         (Some(target), How::On) => _ = switches.off.remove(target),
-        (Some(target), How::Watch) => _ = switches.watching.insert(target.clone()),
-        (Some(target), How::Enforce) => _ = switches.watching.remove(target),
+        (Some(target), How::Watch) => switches.watch(target, engine.rulebook().watches_in_file(target)),
+        (Some(target), How::Enforce) => switches.enforce(target, engine.rulebook().watches_in_file(target)),
     });
     let switches = turned.map_err(|error| Problem::from(AskError::from(error)))?;
     let (turn, target) = (wanted.turn.name(), wanted.shown());
@@ -123,7 +125,8 @@ impl Turn {
         let is_turned_back = match self.turn {
             How::On => switches.off.contains(&target),
             How::Enforce => switches.watching.contains(&target),
-            How::Off | How::Watch => false,
+            How::Watch => switches.enforcing.contains(&target),
+            How::Off => false,
         };
         if is_turned_back {
             return Ok(Some(target));

@@ -8,6 +8,7 @@ use tollgate_core::{Ask, Decision, Micros, RuleDecision, Store, Verdict};
 use super::{Answer, AskError, Asked, Engine, Fate, Question, Subject, SubjectAnswer, Who, adhoc::THROTTLE_DOMAIN};
 use crate::{
     rulebook::{Allowed, Found, KEY_ENTRY, Limit, Limited, Rulebook, of_entries},
+    telemetry::Denial,
     text::Escaped,
     wiring::StoredPolicy,
 };
@@ -160,6 +161,7 @@ impl<'q> Plan<'q> {
             Allowed::Nothing { watches, ban } => {
                 let mut answer = SubjectAnswer::of(Fate::RefusedAlways, cost);
                 answer.ban = Some(Arc::clone(ban));
+                answer.key = (*key).into();
                 answer.over_limit = true;
                 if !watches {
                     answer.verdict = Verdict::Never;
@@ -181,6 +183,10 @@ impl<'q> Plan<'q> {
         if limit.requests_per_unit == 0 {
             let mut answer = SubjectAnswer::of(Fate::RefusedAlways, subject.cost.unwrap_or(1));
             (answer.over_limit, answer.verdict, answer.written) = (true, Verdict::Never, Some(limit));
+            answer.key = match subject.who {
+                Who::Descriptor(entries) => of_entries(entries).into(),
+                Who::Key(key) => key.into(),
+            };
             self.subjects.push((answer, None));
             self.refused = true;
             return Ok(());
@@ -246,15 +252,18 @@ impl<'q> Plan<'q> {
                 let verdict = own_verdict(rules, decision);
                 if counts {
                     place.limited.meters.count(rules, decision, verdict);
-                    if !matches!(verdict, Verdict::Allow { .. }) {
+                    if let Some(denial) = denial(rules, verdict) {
                         let policy = &place.limited.policy;
-                        engine.telemetry().top_denied.note(policy.domain(), policy.name(), &place.key);
+                        engine.telemetry().top_denied.note(denial, policy.domain(), policy.name(), &place.key);
                     }
                 }
             }
         }
         let subjects = self.subjects.into_iter().map(|(mut answer, place)| {
             if counts && answer.fate == Fate::RefusedAlways {
+                let policy = answer.ban.as_ref().map_or("", |ban| &ban.policy);
+                let denial = if answer.is_watched() { Denial::Shadow } else { Denial::Banned };
+                engine.telemetry().top_denied.note(denial, domain, policy, &answer.key);
                 engine.telemetry().refused_always(domain, answer.ban.as_deref(), answer.is_watched());
             }
             if let (Some(place), Some(decision)) = (place, &decision) {
@@ -286,6 +295,14 @@ const SHOWN_CHARS: usize = 80;
 /// A reload may have given a policy more or fewer rules since it was looked up; then there is nothing to tell apart.
 fn rules_at(decision: &Decision, start: usize, len: usize) -> &[RuleDecision] {
     decision.rules.get(start..start + len).unwrap_or_default()
+}
+
+/// Which list of denials a request belongs on, if any.
+fn denial(rules: &[RuleDecision], verdict: Verdict) -> Option<Denial> {
+    match verdict {
+        Verdict::Allow { .. } => rules.iter().any(|rule| rule.shadow && !rule.is_allowed()).then_some(Denial::Shadow),
+        Verdict::Deny { .. } | Verdict::Never => Some(Denial::Refused),
+    }
 }
 
 /// What these rules alone say.

@@ -9,7 +9,7 @@ use tollgate_core::{Carry, Micros, Policy, PolicyError, Rule, Store, StoreError,
 use tollgate_rules::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyValue, Override, RuleFile, Rules};
 
 use super::{
-    Domain, Rulebook, Switches,
+    Domain, Rulebook, Switches, Target,
     envoy::{Allowed, Branches, EnvoyRules, Level, Limit, Node},
     key,
     limited::{Exception, Limited},
@@ -108,6 +108,10 @@ impl Builder<'_> {
             let limited = self.exception(written, rules, cost, book)?;
             let then = exceptions.remove(key.as_str()).map(Box::new);
             exceptions.insert(key.into(), Exception { until, limited, then });
+        }
+        for rule in written.rules().iter().filter(|rule| rule.is_shadow()) {
+            let (domain, policy) = (written.domain().to_owned(), written.name().to_owned());
+            book.shadows.insert(Target { domain, policy, rule: Some(rule.name().to_owned()) });
         }
         let policy = self.switches.apply(written);
         let name = full_name(&policy);

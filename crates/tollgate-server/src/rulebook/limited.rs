@@ -47,6 +47,16 @@ impl Limited {
         self.policy.rules() == policy.rules()
     }
 
+    /// Whether a reload has changed nothing of it: rules, cost, and the rules of single keys.
+    pub(crate) fn is_same_as(&self, before: &Self) -> bool {
+        let same_exceptions = self.exceptions.len() == before.exceptions.len()
+            && self.exceptions.iter().all(|(key, one)| {
+                let was = before.exceptions.get(key);
+                was.is_some_and(|was| was.until == one.until && was.limited.has_rules_of(&one.limited.policy))
+            });
+        self.has_rules_of(&before.policy) && self.cost == before.cost && same_exceptions
+    }
+
     /// Who decides about this key now.
     #[inline]
     pub(crate) fn for_key(&self, key: &str, now: impl FnOnce() -> Micros) -> &Self {

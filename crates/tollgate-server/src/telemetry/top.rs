@@ -1,4 +1,4 @@
-//! Who is denied most, within a fixed number of places.
+//! Keys denied most, within a fixed number of places: refusals, bans and what rules that only watch would refuse.
 //!
 //! The space-saving sketch: a newcomer to a full list takes the place of the least denied key and inherits its count.
 //! A key denied more often than one in `places` is always found; each count is too high by at most `error`, which is
@@ -24,6 +24,29 @@ pub struct TopDenied {
     hasher: RandomState,
 }
 
+/// How a request was denied.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Denial {
+    /// By a limit.
+    #[default]
+    Refused,
+    /// By a rule file that refuses all of its kind.
+    Banned,
+    /// By rules that only watch: it was let through.
+    Shadow,
+}
+
+impl Denial {
+    /// The word for it in `/api/state`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Banned => "banned",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
 /// A key and how often it was denied.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeniedKey {
@@ -33,6 +56,8 @@ pub struct DeniedKey {
     pub policy: String,
     /// The key as it is counted.
     pub key: String,
+    /// How it was denied; a key denied in several ways is listed once for each.
+    pub denial: Denial,
     /// How often, at most.
     pub denied: u64,
     /// By how much that may be too high.
@@ -47,13 +72,13 @@ impl TopDenied {
 
     /// One more denial.
     #[inline]
-    pub fn note(&self, domain: &str, policy: &str, key: &str) {
+    pub fn note(&self, denial: Denial, domain: &str, policy: &str, key: &str) {
         // What is shown to people need not be longer than they can read; a cut key stands for all that begin so.
         let key = cut(key);
-        let hash = self.hasher.hash_one((domain, policy, key));
+        let hash = self.hasher.hash_one((denial, domain, policy, key));
         // The table below goes by the lowest and the highest bits.
         let lane = (hash >> 32) as usize % SHARDS;
-        self.lanes[lane].lock().note(hash, [domain, policy, key]);
+        self.lanes[lane].lock().note(hash, denial, [domain, policy, key]);
     }
 
     /// The first so many, most denied first.
@@ -89,9 +114,9 @@ mod tests {
     fn a_key_denied_often_is_found_among_a_flood_of_others() {
         let top = TopDenied::new(50);
         for round in 0..10_000_u32 {
-            top.note("api", "per-user", &format!("passer-by {round}"));
+            top.note(Denial::Refused, "api", "per-user", &format!("passer-by {round}"));
             if round % 10 == 0 {
-                top.note("api", "per-user", "greedy");
+                top.note(Denial::Refused, "api", "per-user", "greedy");
             }
         }
         let first = &top.top(1)[0];
@@ -104,7 +129,7 @@ mod tests {
     fn counts_are_exact_while_there_is_room() {
         let top = TopDenied::new(3);
         for key in ["a", "b", "b", "c", "c", "c"] {
-            top.note("d", "p", key);
+            top.note(Denial::Refused, "d", "p", key);
         }
         let told: Vec<_> = top.top(9).into_iter().map(|denied| (denied.key, denied.denied, denied.error)).collect();
         assert_eq!(told, [("c".into(), 3, 0), ("b".into(), 2, 0), ("a".into(), 1, 0)]);
@@ -114,10 +139,21 @@ mod tests {
     fn the_same_key_under_another_policy_is_another() {
         let top = TopDenied::new(9);
         for (domain, policy) in [("a", "bc"), ("ab", "c"), ("a", "bc")] {
-            top.note(domain, policy, "k");
+            top.note(Denial::Refused, domain, policy, "k");
         }
         let told: Vec<_> = top.top(9).into_iter().map(|one| (one.domain, one.policy, one.denied)).collect();
         assert_eq!(told, [("a".into(), "bc".into(), 2), ("ab".into(), "c".into(), 1)]);
+    }
+
+    #[test]
+    fn the_same_key_denied_in_another_way_is_listed_apart() {
+        let top = TopDenied::new(9);
+        for denial in [Denial::Shadow, Denial::Banned, Denial::Shadow, Denial::Refused, Denial::Shadow, Denial::Banned]
+        {
+            top.note(denial, "d", "p", "k");
+        }
+        let told: Vec<_> = top.top(9).into_iter().map(|one| (one.denial.name(), one.denied)).collect();
+        assert_eq!(told, [("shadow", 3), ("banned", 2), ("refused", 1)]);
     }
 
     /// Some keys come often and most seldom, as they do; the promises at the top of this file, against an exact count.
@@ -130,7 +166,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let rank = (1_u64 << 31) / ((state >> 33) + 20_000);
             let key = format!("key {rank}");
-            top.note("d", "p", &key);
+            top.note(Denial::Refused, "d", "p", &key);
             *exact.entry(key).or_default() += 1;
             all += 1;
         }
@@ -149,10 +185,10 @@ mod tests {
     #[test]
     fn a_key_that_is_listed_costs_no_allocation() {
         let top = TopDenied::new(100);
-        top.note("api", "per-user", "greedy");
+        top.note(Denial::Refused, "api", "per-user", "greedy");
         let counted = allocation_counter::measure(|| {
             for _ in 0..1_000 {
-                top.note("api", "per-user", "greedy");
+                top.note(Denial::Refused, "api", "per-user", "greedy");
             }
         });
         assert_eq!(counted.count_total, 0);
@@ -173,7 +209,12 @@ mod tests {
                     for _ in 0..threads {
                         scope.spawn(|| {
                             for round in 0..ROUNDS as usize {
-                                top.note("api", "per-user", &keys[round.wrapping_mul(2_654_435_761) % keys.len()]);
+                                top.note(
+                                    Denial::Refused,
+                                    "api",
+                                    "per-user",
+                                    &keys[round.wrapping_mul(2_654_435_761) % keys.len()],
+                                );
                             }
                         });
                     }

@@ -75,6 +75,7 @@ impl Upkeep {
             ("everything_watches", usize::from(switches.everything_watches)),
             ("off", switches.off.len()),
             ("watching", switches.watching.len()),
+            ("enforcing", switches.enforcing.len()),
         ];
         for (kind, count) in turned {
             self.switches.get_or_create(&SwitchLabels { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -34,6 +34,19 @@ fn a_file_with_a_mistake_changes_nothing_and_says_so() {
     assert!(bench.metric("tollgate_rules_stale 0"));
 }
 
+/// A mistake in a file, or a rollback, must not hand out fresh permits: state is kept by the policy's name, and outlives it.
+#[test]
+fn a_policy_removed_and_put_back_keeps_its_counts() {
+    let bench = Bench::new(RULES);
+    for _ in 0..4 {
+        assert!(bench.key("api", "a").is_allowed());
+    }
+    bench.load(&RULES.replace("name: p,", "name: q,")).unwrap();
+    assert_eq!(remaining(&bench.key("api", "a")), 9, "another name is another policy");
+    bench.load(RULES).unwrap();
+    assert_eq!(remaining(&bench.key("api", "a")), 5);
+}
+
 /// A memory store numbers every version of a policy; one that has not changed must not use numbers up.
 #[test]
 fn reloading_the_same_rules_costs_nothing() {

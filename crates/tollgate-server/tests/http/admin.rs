@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_testkit::servers::wait_until;
 
 use crate::{
@@ -60,7 +60,43 @@ fn the_keys_refused_most_are_listed_here_and_nowhere_else() {
     spend(&desk);
     let top = &desk.admin_get("/api/state").json()["top_denied"][0];
     assert_eq!((&top["key"], &top["denied"], &top["policy"]), (&json!("u"), &json!(1), &json!("per-key")));
+    assert_eq!(top["kind"], "refused");
     desk.get("/api/state", &[]).is_problem(404, "nothing at /api/state");
+}
+
+/// Bans and what rules that only watch would refuse, each marked as what it is.
+#[test]
+fn bans_and_shadow_refusals_are_listed_and_marked() {
+    let desk = Desk::start(|folder, config| {
+        let banned = "domain: edge\ndescriptors:\n  - key: ip\n    value: 10.0.0.1\n    rate_limit: { unit: hour, requests_per_unit: 0 }\n\
+                      \x20 - key: agent\n    rate_limit: { unit: hour, requests_per_unit: 0 }\n    shadow_mode: true\n";
+        std::fs::write(folder.path().join("edge.yaml"), banned).unwrap();
+        config.rules.push(folder.path().join("edge.yaml"));
+    });
+    let check = |domain: &str, entry: &str, value: &str| {
+        desk.check(&format!(r#"{{"domain":"{domain}","descriptor":{{"{entry}":"{value}"}},"cost":1}}"#))["verdict"]
+            .clone()
+    };
+    for _ in 0..3 {
+        assert_eq!(check("edge", "ip", "10.0.0.1"), "never");
+    }
+    for _ in 0..2 {
+        assert_eq!(check("edge", "agent", "curl"), "allow");
+    }
+    assert_eq!((check("api", "user", "u"), check("api", "user", "u")), (json!("allow"), json!("allow")));
+    desk.post("/v1/peek", r#"{"domain":"edge","descriptor":{"ip":"10.0.0.1"}}"#);
+    let state = desk.admin_get("/api/state").json();
+    let listed: Vec<_> = state["top_denied"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["kind"].as_str().unwrap(), one["domain"].as_str().unwrap(), one["denied"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(listed, [("banned", "edge", 3), ("shadow", "edge", 2), ("shadow", "api", 1)], "{}", state["top_denied"]);
+    let named = |at: usize| (&state["top_denied"][at]["policy"], &state["top_denied"][at]["key"]);
+    assert_eq!(named(0), (&json!("ip=10.0.0.1"), &json!("")), "one value, so all of it together");
+    assert_eq!(named(1), (&json!("agent"), &json!("curl")));
+    assert_eq!(state["top_denied"][2]["key"], "u");
 }
 
 #[test]
@@ -90,6 +126,48 @@ fn one_rule_can_be_made_to_watch() {
     assert_eq!(desk.check(U)["source"], "switched_off");
     desk.admin_send("POST", "/api/switches", &format!(r#"{{"turn":"on",{target}}}"#));
     assert_eq!(desk.check(U)["rules"][0]["shadow"], true);
+}
+
+/// The rule `watched` is a shadow in its file.
+#[test]
+fn enforce_makes_a_shadow_rule_refuse_until_it_is_turned_back() {
+    let desk = Desk::new();
+    let who = r#"{"domain":"api","descriptor":{"user":"u"},"cost":1}"#;
+    let turn = |how: &str, rest: &str| {
+        let body = format!(r#"{{"turn":"{how}","domain":"api","policy":"two-rules"{rest}}}"#);
+        desk.admin_send("POST", "/api/switches", &body).json()
+    };
+    let verdict = || desk.check(who)["verdict"].clone();
+    assert_eq!((verdict(), verdict()), (json!("allow"), json!("allow")), "a shadow");
+    for rest in [r#","rule":"watched""#, ""] {
+        let told = turn("enforce", rest);
+        assert_eq!(told["enforcing"].as_array().map(Vec::len), Some(1), "{told}");
+        assert_eq!(verdict(), "deny", "{rest}");
+        assert_eq!(desk.metric("tollgate_switches{kind=\"enforcing\"}"), Some(1.0));
+        assert!(desk.admin_get("/readyz").body.contains("1 switch is turned"));
+        let state = desk.admin_get("/api/state").json();
+        assert_eq!(state["switches"]["enforcing"][0]["policy"], "two-rules");
+        let rules = state["policies"].as_array().unwrap().iter().find(|one| one["policy"] == "two-rules").unwrap();
+        assert_eq!(rules["rules"][1]["shadow"], false);
+        let told = turn("watch", rest);
+        assert_eq!((&told["enforcing"], &told["watching"]), (&json!([]), &json!([])), "as the file says");
+        assert_eq!(verdict(), "allow");
+    }
+    // A switch of the whole policy does not hold a rule back that is to refuse, and replaces those of its rules.
+    turn("watch", "");
+    turn("enforce", r#","rule":"watched""#);
+    assert_eq!(verdict(), "deny");
+    let told = turn("watch", "");
+    assert_eq!((&told["enforcing"], told["watching"].as_array().map(Vec::len)), (&json!([]), Some(1)));
+    assert_eq!(verdict(), "allow");
+    let told = turn("enforce", r#","rule":"hour""#);
+    assert_eq!(told["enforcing"][0]["rule"], "hour", "{told}");
+    assert_eq!(desk.check(who)["rules"][0]["shadow"], Value::Null, "it refuses again");
+    turn("enforce", "");
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"watch"}"#);
+    assert_eq!(verdict(), "allow", "the switch for everything comes first");
+    desk.admin_send("POST", "/api/switches", r#"{"turn":"enforce"}"#);
+    assert_eq!(verdict(), "deny");
 }
 
 #[test]
@@ -145,6 +223,7 @@ fn switches_that_are_turned_are_counted_and_told() {
     let turned = |kind: &str| desk.metric(&format!("tollgate_switches{{kind=\"{kind}\"}}"));
     let kinds = ["everything_off", "everything_watches", "off", "watching"];
     assert_eq!(kinds.map(turned), [Some(0.0); 4]);
+    assert_eq!(turned("enforcing"), Some(0.0));
     assert!(!desk.admin_get("/readyz").body.contains("switch"));
     desk.admin_send("POST", "/api/switches", r#"{"turn":"off","domain":"api","policy":"shaped"}"#);
     desk.admin_send("POST", "/api/switches", r#"{"turn":"off","domain":"api","policy":"places"}"#);

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_testkit::servers::wait_until;
 
-use crate::desk::{Desk, RULES};
+use crate::{
+    client::ask,
+    desk::{Desk, RULES},
+};
 
 const U: &str = r#"{"domain":"api","key":"u"}"#;
 
@@ -98,5 +101,54 @@ fn a_reload_can_be_asked_for() {
     let desk = Desk::with(|config| config.look_every = Duration::from_secs(3_600));
     desk.write("rules.yaml", &RULES.replace("limit: 3,", "limit: 4,"));
     assert_eq!(desk.admin_send("POST", "/api/reload", "").status, 200);
-    wait("it is read", || look(&desk)["limit"] == 4);
+    assert_eq!(look(&desk)["limit"], 4, "the answer comes after the files are read");
+}
+
+/// No content type is needed, as `curl -X POST` sends none; the answer says what changed.
+#[test]
+fn a_reload_answers_what_changed() {
+    let desk = Desk::with(|config| config.look_every = Duration::from_secs(3_600));
+    let reload = |fields: &[(&str, &str)]| ask(desk.admin, "POST", "/api/reload", fields, b"");
+    let policies = |names: &[&str]| json!({ "count": names.len(), "names": names });
+    let none = policies(&[]);
+    let same = reload(&[]);
+    assert_eq!(same.status, 200, "{same:?}");
+    assert_eq!(same.json(), json!({ "rules_generation": 2, "added": none, "removed": none, "changed": none }));
+    desk.write(
+        "rules.yaml",
+        &RULES.replace("limit: 3,", "limit: 4,").replace("shaped", "evened").replace("cost: 2", "cost: 1"),
+    );
+    assert_eq!(
+        reload(&[]).json(),
+        json!({
+            "rules_generation": 3,
+            "added": policies(&["api/evened"]),
+            "removed": policies(&["api/shaped"]),
+            "changed": policies(&["api/per-key", "api/two-rules"]),
+        })
+    );
+    reload(&[("origin", "https://evil.example")]).is_problem(403, "another site");
+    reload(&[("content-type", "text/plain")]).is_problem(415, "application/json");
+}
+
+#[test]
+fn a_reload_that_fails_answers_every_mistake_with_its_place() {
+    let desk = Desk::with(|config| config.look_every = Duration::from_secs(3_600));
+    desk.write("rules.yaml", &RULES.replace("limit: 3,", "limit: 0,").replace("limit: 10,", "limit: 0,"));
+    let reply = ask(desk.admin, "POST", "/api/reload", &[], b"");
+    reply.is_problem(422, "rules.yaml:4:");
+    let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("rules.yaml:9:") && detail.lines().count() == 2, "{detail}");
+    assert_eq!(look(&desk)["limit"], 3, "the rules before stay in force");
+}
+
+/// Several at once: each is answered after a reading that began after it asked.
+#[test]
+fn reloads_at_once_are_all_answered() {
+    let desk = Desk::with(|config| config.look_every = Duration::from_secs(3_600));
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(ask(desk.admin, "POST", "/api/reload", &[], b"").status, 200));
+        }
+    });
 }

@@ -2,7 +2,7 @@
 
 import { add, clear, rate } from "./chart.js";
 import { askOverride, call, confirmed, say } from "./talk.js";
-import { $, button, bytes, count, element, facts, put, row, rows, span } from "./view.js";
+import { $, button, bytes, count, element, facts, put, row, rows, span, visible } from "./view.js";
 
 let state = null, before = null;
 
@@ -25,11 +25,13 @@ async function act(doing, done) {
 const WORDS = {
   off: ["Switch it off?", "It takes no part any more, and what it has counted is forgotten.", "Switch off"],
   watch: ["Only watch?", "It goes on counting and refuses nobody.", "Only watch"],
+  enforce: ["Enforce?", "Its file says shadow; from now on it refuses.", "Enforce"],
 };
 
 async function turn(how, target = {}) {
   const about = target.domain ? named(target) : "everything";
-  const words = WORDS[how];
+  // To enforce again what a switch made watch needs no question; to enforce what its file says to watch does.
+  const words = how === "enforce" && (!target.domain || is(state.switches.watching, target)) ? undefined : WORDS[how];
   if (words && !await confirmed(`${about}: ${words[0].toLowerCase()}`, target.domain ? words[1] : `${words[1]} This is about all policies on this server.`, words[2])) return;
   await act(() => call("/api/switches", { turn: how, ...target }), `${about}: done`);
 }
@@ -75,7 +77,7 @@ function updatePolicy(made, policy) {
   // Only what was switched or read anew changes here, so focus stays where it was.
   const target = { domain: policy.domain, policy: policy.policy };
   const off = switches.off.filter(one => same(one, policy)), watching = switches.watching.filter(one => same(one, policy));
-  const look = JSON.stringify([policy.rules, off, watching, switches.everything_off, switches.everything_watches]);
+  const look = JSON.stringify([policy.rules, off, watching, switches.enforcing, switches.everything_off, switches.everything_watches]);
   if (made.dataset.look === look) return;
   made.dataset.look = look;
   const lines = policy.rules.map(rule => {
@@ -93,17 +95,18 @@ function updatePolicy(made, policy) {
   if (policy.comes_with_calls) lines.push(element("span", "dim", "no rule file is about them; only the switches for everything reach them"));
   cells[1].replaceChildren(...lines);
   if (policy.comes_with_calls) return;
-  const watches = is(watching, target), out = is(off, target);
+  const watches = switches.everything_watches ? is(watching, target) : policy.rules.some(rule => rule.shadow), out = is(off, target);
   cells[7].replaceChildren(
     button(watches ? "enforce" : "only watch", named(policy), () => turn(watches ? "enforce" : "watch", target)), " ",
     button(out ? "switch on" : "switch off", named(policy), () => turn(out ? "on" : "off", target)));
 }
 
 function showTop() {
-  rows($("top"), state.top_denied, one => JSON.stringify([one.domain, one.policy, one.key]), one => {
+  rows($("top"), state.top_denied, one => JSON.stringify([one.domain, one.policy, one.key, one.kind]), one => {
     const made = row([["key", "key", true], ["policy", "dim", true], ["refused", "n"], ["", "act"]]), cells = made.children;
-    put(cells[0], one.key === "" ? "(everybody together)" : one.key);
+    put(cells[0], one.key === "" ? "(everybody together)" : visible(one.key));
     put(cells[1], named(one));
+    if (one.kind !== "refused") cells[1].append(" ", element("span", "badge", one.kind === "banned" ? "banned" : "would refuse"));
     if (fromFiles(state.policies).some(policy => same(policy, one))) cells[3].append(button("override …", one.key, () => override(one)));
     return made;
   }, (made, one) => {
@@ -119,7 +122,7 @@ function showSwitches() {
   off.disabled = watches.disabled = false;
   put(off, switches.everything_off ? "Limit again" : "Let everything through");
   put(watches, switches.everything_watches ? "Enforce again" : "Only watch, everywhere");
-  const list = [...switches.off.map(one => ({ ...one, how: "off", back: "on" })), ...switches.watching.map(one => ({ ...one, how: "only watches", back: "enforce" }))];
+  const list = [...switches.off.map(one => ({ ...one, how: "off", back: "on" })), ...switches.watching.map(one => ({ ...one, how: "only watches", back: "enforce" })), ...switches.enforcing.map(one => ({ ...one, how: "enforced, though its file says shadow", back: "watch" }))];
   rows($("switched"), list, one => `${one.how}: ${named(one)}`, one => {
     const made = element("li");
     made.append(element("span", "", `${named(one)}: ${one.how}`), button("undo", named(one), () => turn(one.back, { domain: one.domain, policy: one.policy, ...(one.rule ? { rule: one.rule } : {}) })));
@@ -129,7 +132,7 @@ function showSwitches() {
   $("add-override").disabled = fromFiles(state.policies).length === 0;
   rows($("overrides"), state.overrides, one => JSON.stringify([one.domain, one.policy, one.key, one.from]), one => {
     const made = element("li"), told = element("span");
-    told.append(element("span", "key", one.key), element("div", "dim"));
+    told.append(element("span", "key", visible(one.key)), element("div", "dim"));
     const takeBack = () => act(() => call("/api/overrides", { domain: one.domain, policy: one.policy, key: one.key }, "DELETE"), `${one.key} is like everybody else`);
     made.append(told, one.from === "file" ? element("span", "badge", "in a rule file") : button("take back", one.key, takeBack));
     return made;
@@ -211,5 +214,5 @@ async function watch() {
 $("everything-off").addEventListener("click", () => turn(state.switches.everything_off ? "on" : "off"));
 $("everything-watches").addEventListener("click", () => turn(state.switches.everything_watches ? "enforce" : "watch"));
 $("add-override").addEventListener("click", () => override());
-$("reload").addEventListener("click", () => act(() => call("/api/reload", {}), "The files are being read again"));
+$("reload").addEventListener("click", () => act(() => call("/api/reload", {}), "The files have been read again"));
 watch();

@@ -3,6 +3,9 @@
 
 export const $ = id => document.getElementById(id);
 
+/** Words of others as they may be shown: characters that reorder or hide others (controls, format characters) as escapes. */
+export const visible = text => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]/gu, letter => `\\u{${letter.codePointAt(0).toString(16)}}`);
+
 export function element(name, kind, text) {
   const made = document.createElement(name);
   if (kind) made.className = kind;

@@ -9,7 +9,7 @@
 
 use hashbrown::HashTable;
 
-use super::DeniedKey;
+use super::{Denial, DeniedKey};
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -24,6 +24,7 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 struct Place {
     hash: u64,
+    denial: Denial,
     /// Domain, policy and key.
     id: [String; 3],
     count: u64,
@@ -39,21 +40,24 @@ impl Lane {
 
     /// One more denial of the key with this hash.
     #[inline]
-    pub(super) fn note(&mut self, hash: u64, id: [&str; 3]) {
-        let is_it = |place: &usize| self.places[*place].hash == hash && self.places[*place].id == id;
+    pub(super) fn note(&mut self, hash: u64, denial: Denial, id: [&str; 3]) {
+        let is_it = |place: &usize| {
+            let place = &self.places[*place];
+            place.hash == hash && place.denial == denial && place.id == id
+        };
         let place = match self.table.find(hash, is_it) {
             Some(place) => *place,
-            None if self.places.len() < self.most => self.take_new(hash, id),
-            None => self.take_over_least(hash, id),
+            None if self.places.len() < self.most => self.take_new(hash, denial, id),
+            None => self.take_over_least(hash, denial, id),
         };
         self.places[place].count += 1;
         self.sink(self.places[place].stands);
     }
 
     #[cold]
-    fn take_new(&mut self, hash: u64, id: [&str; 3]) -> usize {
+    fn take_new(&mut self, hash: u64, denial: Denial, id: [&str; 3]) -> usize {
         let (place, stands) = (self.places.len(), self.heap.len());
-        self.places.push(Place { hash, id: id.map(str::to_owned), count: 0, error: 0, stands });
+        self.places.push(Place { hash, denial, id: id.map(str::to_owned), count: 0, error: 0, stands });
         self.heap.push(place);
         // Nothing is below nothing: it may have to rise to where it can sink from.
         self.rise(stands);
@@ -62,7 +66,7 @@ impl Lane {
     }
 
     /// The least denied key goes; whoever comes inherits its count, and that it may be wrong by so much.
-    fn take_over_least(&mut self, hash: u64, id: [&str; 3]) -> usize {
+    fn take_over_least(&mut self, hash: u64, denial: Denial, id: [&str; 3]) -> usize {
         let place = self.heap[0];
         let gone = self.places[place].hash;
         if let Ok(entry) = self.table.find_entry(gone, |known| *known == place) {
@@ -73,7 +77,7 @@ impl Lane {
             old.clear();
             old.push_str(new);
         }
-        (taken.hash, taken.error) = (hash, taken.count);
+        (taken.hash, taken.denial, taken.error) = (hash, denial, taken.count);
         self.enter(hash, place);
         place
     }
@@ -123,7 +127,7 @@ impl Lane {
         all.truncate(most);
         let told = all.into_iter().map(|place| {
             let [domain, policy, key] = place.id.clone();
-            DeniedKey { domain, policy, key, denied: place.count, error: place.error }
+            DeniedKey { domain, policy, key, denial: place.denial, denied: place.count, error: place.error }
         });
         told.collect()
     }
