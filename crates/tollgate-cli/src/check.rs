@@ -47,6 +47,7 @@ pub(crate) struct CheckArgs {
         env = "TOLLGATE_SERVER",
         value_name = "URL",
         default_value = "http://127.0.0.1:8080",
+        hide_env_values = true,
         conflicts_with = "store"
     )]
     server: Place,

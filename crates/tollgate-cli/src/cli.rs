@@ -1,9 +1,12 @@
 //! What can be typed: commands, their options, and help that teaches by example.
 
+mod concealed;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::concealed::read;
 use crate::{check::CheckArgs, serve::ServeArgs, top::TopArgs};
 
 /// Rate limits: a server to enforce them, and ways to try them before they meet anybody.

@@ -18,12 +18,10 @@ mod web;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::cli::{Cli, Command, ConfigCommand};
+use crate::cli::{Command, ConfigCommand};
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match cli::read().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Top(args) => top::run(&args),

@@ -153,7 +153,7 @@ impl fmt::Display for Failure {
             Self::NoSuchPolicy { file, name, names } => {
                 write!(f, "{file}: there is no policy {}; choose one of: {}", shown(name), listed(names))
             }
-            Self::Store(error) => write!(f, "--store: {error}; and so would memory, which needs no server"),
+            Self::Store(error) => write!(f, "--store: {error}; or use memory, which needs no server"),
             Self::Address(error) => error.fmt(f),
             Self::NotReached(why) => why.fmt(f),
             Self::StoreFailed { address, error } => {

@@ -23,7 +23,13 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Where a server is looked after.
-    #[arg(long, env = "TOLLGATE_ADMIN_URL", value_name = "URL", default_value = "http://127.0.0.1:9090")]
+    #[arg(
+        long,
+        env = "TOLLGATE_ADMIN_URL",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:9090",
+        hide_env_values = true
+    )]
     admin: Place,
     /// The admin port's token: the first line of a file, or the variable TOLLGATE_ADMIN_TOKEN.
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", value_name = "FILE")]

@@ -11,7 +11,7 @@ use std::{path::PathBuf, str::FromStr};
 pub use self::error::AddressError;
 pub(crate) use self::host::HostPort;
 
-/// Where and how to connect. Shown without passwords, always.
+/// Where and how to connect. Shown without user and password, always.
 ///
 /// ```text
 /// redis://[user[:password]@]host[:port][/database]
@@ -21,13 +21,14 @@ pub(crate) use self::host::HostPort;
 ///
 /// `rediss` in place of `redis` speaks TLS and verifies the server's certificate, always. Options follow a question
 /// mark: `ca`, `cert` and `key` name PEM files (who is trusted, and who we are), `sentinel_user` and
-/// `sentinel_password` are for the sentinels' own door. Reserved characters are written as `%40` and the like.
+/// `sentinel_password` are for the sentinels' own door. Reserved characters are written as `%40` and the like: a `/` or `?` before the last `@` is an
+/// error, for it might end the password or be part of it.
 ///
 /// ```
 /// use tollgate_redis::Address;
 ///
 /// let address = Address::parse("rediss://app:s3cret@redis.internal:6380/2?ca=/etc/ssl/private-ca.pem")?;
-/// assert_eq!(address.to_string(), "rediss://app@redis.internal:6380/2");
+/// assert_eq!(address.to_string(), "rediss://redis.internal:6380/2");
 /// # Ok::<(), tollgate_redis::AddressError>(())
 /// ```
 #[derive(Clone, Eq, PartialEq)]

@@ -36,7 +36,7 @@ pub enum StartError {
     #[error("{0}")]
     Load(LoadError),
     /// The address of the store is none.
-    #[error("--store: {0}; and so would memory, which needs no server")]
+    #[error("--store: {0}; or use memory, which needs no server")]
     Store(StoreAddressError),
     /// A port cannot be had.
     #[error("{0}")]

@@ -143,7 +143,7 @@ pub(crate) struct ServeArgs {
     pub(super) log: String,
     /// Send a span of each traced request there, over OTLP (gRPC), such as http://127.0.0.1:4317. Needs a build with the
     /// feature `otel`; such a one also heeds OTEL_EXPORTER_OTLP_ENDPOINT and its like.
-    #[arg(long, env = "TOLLGATE_OTEL", value_name = "ENDPOINT", help_heading = "Running")]
+    #[arg(long, env = "TOLLGATE_OTEL", value_name = "ENDPOINT", help_heading = "Running", hide_env_values = true)]
     pub(super) otel: Option<String>,
     /// The share of requests that are traced where the caller has not decided, from 0 to 1. Unless said, OTEL_TRACES_SAMPLER
     /// holds, and without it all are.

@@ -15,6 +15,7 @@ mod page;
 mod picture;
 mod redis;
 mod running;
+mod secrets;
 mod serve;
 mod server_pages;
 mod signals;

@@ -162,9 +162,11 @@ fn stores_that_do_not_exist() {
     let desk = Desk::with_rules(&[RULE]).requests("at_ms,key\n");
     assert_eq!(
         complaint(&desk.simulate(&["--store", "mysql://:secret@localhost"])),
-        "--store: the address starts with \"mysql://\"; redis://, redis+sentinel:// and redis+cluster:// would do, or the same \
-         with rediss for TLS; and so would memory, which needs no server"
+        "--store: the address starts with none of the schemes known here; redis://, redis+sentinel:// and redis+cluster:// would \
+         do, or the same with rediss for TLS; or use memory, which needs no server"
     );
+    let told = desk.simulate(&["--store", "mysql://localhost"]);
+    assert!(complaint(&told).starts_with("--store: the address starts with \"mysql://\"; redis://,"));
     assert_eq!(desk.simulate(&["--store", "memory"]).lines().len(), 0);
 }
 

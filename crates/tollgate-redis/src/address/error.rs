@@ -1,6 +1,7 @@
 //! What can be wrong with an address, and what would do.
 //!
-//! No message repeats the address itself: a password may stand anywhere in a line that could not be read.
+//! No message quotes the whole address, and none quotes anything that precedes its last `@`: all of that may be a
+//! password. A quoted piece that might be one all the same is left empty, and the message then names the part instead.
 
 /// An address that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -8,22 +9,31 @@
 pub enum AddressError {
     /// Not one of the ways to connect.
     #[error(
-        "the address starts with \"{found}\"; redis://, redis+sentinel:// and redis+cluster:// would do, \
-         or the same with rediss for TLS"
+        "the address starts with {}; redis://, redis+sentinel:// and redis+cluster:// would do, \
+         or the same with rediss for TLS",
+        quoted(found, "none of the schemes known here")
     )]
     Scheme {
-        /// What stands before `://`, or the first word.
+        /// The scheme with its `://`; empty if it may be part of a password.
         found: String,
     },
+    /// A raw `/` or `?` precedes the last `@`.
+    #[error(
+        "the address has a / or ? before its last @, so where the password ends is unclear; \
+         in a user or password write / as %2F, ? as %3F and @ as %40, and after the hosts write @ as %40"
+    )]
+    UnclearLogin,
     /// No host between `//` and the path.
     #[error("the address names no host; write redis://127.0.0.1:6379, for example")]
     NoHost,
     /// A host or port that cannot be read.
     #[error(
-        "\"{found}\" is no host and port; host:6379, 10.0.0.1:6379 or [::1]:6379 would do, and a password's @ and / written as %40 and %2F"
+        "{} is no host and port; host:6379, 10.0.0.1:6379 or [::1]:6379 would do, and a user and password go before an @, \
+         with their @, / and ? written as %40, %2F and %3F",
+        quoted(found, "what follows ://")
     )]
     Host {
-        /// The piece, without credentials.
+        /// The piece, without credentials; empty if it may be part of a password.
         found: String,
     },
     /// Several hosts where one is meant.
@@ -56,9 +66,12 @@ pub enum AddressError {
         found: String,
     },
     /// An option nobody knows.
-    #[error("\"{found}\" is no option; ca, cert, key, sentinel_user and sentinel_password are")]
+    #[error(
+        "{} is no option; ca, cert, key, sentinel_user and sentinel_password are",
+        quoted(found, "what follows an & after sentinel_password (written %26 inside it)")
+    )]
     Option {
-        /// Its name.
+        /// Its name; empty if it may be part of a password.
         found: String,
     },
     /// An option given twice.
@@ -82,9 +95,11 @@ pub enum AddressError {
         place: &'static str,
     },
     /// A user without a password: Redis has no such thing.
-    #[error("the user \"{user}\" has no password; write user:password@host, or :password@host for the default user")]
-    NoPassword {
-        /// Who.
-        user: String,
-    },
+    #[error("a user is named without a password; write user:password@host, or :password@host for the default user")]
+    NoPassword,
+}
+
+/// A piece of the address in quotes, or the name of the part if the piece must not be shown.
+fn quoted(found: &str, part: &str) -> String {
+    if found.is_empty() { part.to_owned() } else { format!("\"{found}\"") }
 }

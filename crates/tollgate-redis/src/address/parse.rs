@@ -1,9 +1,16 @@
 //! From text to [`Address`], by hand: no URL library reads several hosts.
+//!
+//! An address is read only if every reader would split it in the same way. A raw `/` or `?` before the last `@` may
+//! belong to a password, or the `@` to a path or an option: such an address is refused, and the error quotes none of it.
+//! Every other error quotes only text that follows the last `@`.
 
 use super::{Address, AddressError, Credentials, HostPort, Identity, TlsFiles, Topology};
 
 pub(super) fn parse(text: &str) -> Result<Address, AddressError> {
     let scheme = Scheme::of(text)?;
+    if scheme.rest.rsplit_once('@').is_some_and(|(before, _)| before.contains(['/', '?'])) {
+        return Err(AddressError::UnclearLogin);
+    }
     let (rest, options) = scheme.rest.split_once('?').unwrap_or((scheme.rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     // The last @, in case the password has one too.
@@ -58,10 +65,9 @@ struct Scheme<'a> {
 
 impl<'a> Scheme<'a> {
     fn of(text: &'a str) -> Result<Self, AddressError> {
+        // Without `://` the text may be a password in the wrong place; before an `@`, a part of one.
         let Some((scheme, rest)) = text.split_once("://") else {
-            // What is no address may be a password pasted in the wrong place: say no more than is needed.
-            let found = text.chars().take_while(char::is_ascii_alphabetic).take(10).collect();
-            return Err(AddressError::Scheme { found });
+            return Err(AddressError::Scheme { found: String::new() });
         };
         let (kind, is_tls) = match scheme {
             "redis" => (Kind::Standalone, false),
@@ -70,18 +76,43 @@ impl<'a> Scheme<'a> {
             "rediss+sentinel" => (Kind::Sentinel, true),
             "redis+cluster" => (Kind::Cluster, false),
             "rediss+cluster" => (Kind::Cluster, true),
-            other => return Err(AddressError::Scheme { found: format!("{other}://") }),
+            other => {
+                let is_plain = other.len() <= LONGEST_SCHEME && other.bytes().all(is_of_scheme) && !text.contains('@');
+                return Err(AddressError::Scheme {
+                    found: if is_plain { format!("{other}://") } else { String::new() },
+                });
+            }
         };
         Ok(Self { kind, is_tls, rest })
     }
+}
+
+/// Longer than any scheme in use, `redis+sentinel` among them.
+const LONGEST_SCHEME: usize = 20;
+
+fn is_of_scheme(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
 fn read_hosts(hosts: &str, default_port: u16) -> Result<Vec<HostPort>, AddressError> {
     if hosts.is_empty() {
         return Err(AddressError::NoHost);
     }
-    let one = |host: &str| HostPort::parse(host, default_port).ok_or_else(|| AddressError::Host { found: host.into() });
+    let one = |host: &str| {
+        HostPort::parse(host, default_port).ok_or_else(|| AddressError::Host { found: quotable(host).into() })
+    };
     hosts.split(',').map(one).collect()
+}
+
+/// A host with a port of digits, else nothing: `user:password` without its `@host` looks like a host, too.
+fn quotable(host: &str) -> &str {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    match host.rsplit_once(':') {
+        Some((name, port)) if is_name(name) && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            host
+        }
+        _ => "",
+    }
 }
 
 fn read_login(login: &str) -> Result<Credentials, AddressError> {
@@ -92,7 +123,7 @@ fn read_login(login: &str) -> Result<Credentials, AddressError> {
     let user = Some(user).filter(|user| !user.is_empty());
     let password = password.filter(|password| !password.is_empty());
     match (user, password) {
-        (Some(user), None) => Err(AddressError::NoPassword { user }),
+        (Some(_), None) => Err(AddressError::NoPassword),
         (user, password) => Ok(Credentials { user, password }),
     }
 }
@@ -130,6 +161,8 @@ impl Options {
                 "key" => &mut options.key,
                 "sentinel_user" => &mut options.sentinel_user,
                 "sentinel_password" => &mut options.sentinel_password,
+                // A raw & inside the sentinels' password: what follows it is no name.
+                _ if options.sentinel_password.is_some() => return Err(AddressError::Option { found: String::new() }),
                 other => return Err(AddressError::Option { found: other.into() }),
             };
             if option.replace(decode(value, "an option")?).is_some() {
@@ -142,7 +175,7 @@ impl Options {
     fn sentinel_login(&mut self) -> Result<Option<Credentials>, AddressError> {
         match (self.sentinel_user.take(), self.sentinel_password.take()) {
             (None, None) => Ok(None),
-            (Some(user), None) => Err(AddressError::NoPassword { user }),
+            (Some(_), None) => Err(AddressError::NoPassword),
             (user, password) => Ok(Some(Credentials { user, password })),
         }
     }

@@ -1,20 +1,22 @@
-//! Addresses as they may be shown: in messages, in logs, to anyone. No password gets through.
+//! Addresses as they are shown: in messages, in logs, on the dashboard. Neither a user nor a password is shown.
+//!
+//! A user is left out because `redis://password@host` is a common mistake, and because the line then shows nothing that
+//! preceded the `@`.
 
 use std::fmt;
 
 use super::{Address, Credentials, HostPort, Topology};
 
-/// As it was written, less the password, the options and what is the default anyway.
+/// As it was written, less the user, the password, the options and default values.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
-        let user = self.credentials.user.as_deref().map(|user| format!("{user}@")).unwrap_or_default();
         match &self.topology {
-            Topology::Standalone(host) => write!(f, "{scheme}://{user}{host}"),
+            Topology::Standalone(host) => write!(f, "{scheme}://{host}"),
             Topology::Sentinel { sentinels, primary_name, .. } => {
-                write!(f, "{scheme}+sentinel://{user}{}/{primary_name}", list(sentinels))
+                write!(f, "{scheme}+sentinel://{}/{}", list(sentinels), encoded(primary_name))
             }
-            Topology::Cluster { seeds } => write!(f, "{scheme}+cluster://{user}{}", list(seeds)),
+            Topology::Cluster { seeds } => write!(f, "{scheme}+cluster://{}", list(seeds)),
         }?;
         match self.database {
             0 => Ok(()),
@@ -31,9 +33,25 @@ impl fmt::Debug for Address {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let password = self.password.as_ref().map(|_| format_args!("…"));
-        f.debug_struct("Credentials").field("user", &self.user).field("password", &password).finish()
+        let hidden = |secret: &Option<String>| secret.as_ref().map(|_| format_args!("…"));
+        let (user, password) = (hidden(&self.user), hidden(&self.password));
+        f.debug_struct("Credentials").field("user", &user).field("password", &password).finish()
     }
+}
+
+/// Text as it can be read again: reserved and invisible characters as `%40` and the like.
+fn encoded(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || c.is_whitespace() || "%/?@&".contains(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                shown.push_str(&format!("%{byte:02X}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 fn list(hosts: &[HostPort]) -> String {

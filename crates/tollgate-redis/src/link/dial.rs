@@ -141,7 +141,7 @@ impl Dialer {
             if let Some(user) = &self.credentials.user {
                 login.arg(user);
             }
-            accepted(ask(wire, login.arg(password)).await?)?;
+            accepted(ask(wire, login.arg(password)).await?).map_err(without_arguments)?;
         }
         if self.database != 0 {
             accepted(ask(wire, cmd("SELECT").arg(self.database)).await?)?;
@@ -206,6 +206,17 @@ fn accepted(fate: Fate) -> Result<(), DialError> {
         Fate::Unknown { .. } | Fate::NoScript | Fate::Elsewhere(_) => {
             Err(DialError::unreachable("it answered out of turn"))
         }
+    }
+}
+
+/// A server that does not know a command repeats its arguments, and those of AUTH are secret.
+fn without_arguments(error: DialError) -> DialError {
+    match error {
+        DialError::Refused(Refusal { code, message }) => {
+            let kept = message.split(", with args").next().unwrap_or_default().into();
+            DialError::Refused(Refusal { code, message: kept })
+        }
+        other => other,
     }
 }
 

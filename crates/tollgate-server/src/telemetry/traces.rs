@@ -8,7 +8,7 @@
 //! queue has an end. When the collector is away, spans are lost and counted; no decision ever waits for one. A span tells
 //! domain, policy, verdict, source and cost, and never a user's key.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use tollgate_core::Verdict;
 
@@ -30,7 +30,7 @@ pub(crate) use kind::Trace;
 pub use kind::Traces;
 
 /// Where spans go, and how many.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct TraceConfig {
     /// A collector that speaks OTLP over gRPC, such as `http://127.0.0.1:4317`.
     pub endpoint: String,
@@ -43,6 +43,18 @@ pub struct TraceConfig {
     pub is_wanted: bool,
 }
 
+impl fmt::Debug for TraceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoint, ratio, tls, is_wanted } = self;
+        f.debug_struct("TraceConfig")
+            .field("endpoint", &shown_endpoint(endpoint))
+            .field("ratio", ratio)
+            .field("tls", tls)
+            .field("is_wanted", is_wanted)
+            .finish()
+    }
+}
+
 /// Files of PEM for a collector behind TLS.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TraceTls {
@@ -52,14 +64,11 @@ pub struct TraceTls {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// An endpoint as it may be shown: without a user and a password.
+/// An endpoint as it may be shown: of what precedes its last `@`, only the scheme if it is one of HTTP.
 pub fn shown_endpoint(endpoint: &str) -> String {
-    let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}{}***@{host}{path}", if scheme.is_empty() { "" } else { "://" }),
-        None => endpoint.to_owned(),
-    }
+    let Some((before, host)) = endpoint.rsplit_once('@') else { return endpoint.to_owned() };
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| before.starts_with(scheme)).unwrap_or_default();
+    format!("{scheme}***@{host}")
 }
 
 /// Why there can be no traces.
@@ -99,4 +108,26 @@ pub(crate) struct Told<'a> {
     pub(crate) source: &'static str,
     pub(crate) cost: u64,
     pub(crate) subjects: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_shown_without_what_precedes_its_last_at_sign() {
+        for (endpoint, shown) in [
+            ("http://127.0.0.1:4317", "http://127.0.0.1:4317"),
+            ("https://u:S3cret@h:4317", "https://***@h:4317"),
+            ("http://u:S3cret/rest@h:4317/x", "http://***@h:4317/x"),
+            ("http://u:S3cret?a@b@h", "http://***@h"),
+            ("S3cret://u@h", "***@h"),
+            ("S3cret@h", "***@h"),
+        ] {
+            assert_eq!(shown_endpoint(endpoint), shown);
+            let config =
+                TraceConfig { endpoint: endpoint.to_owned(), ratio: None, tls: TraceTls::default(), is_wanted: true };
+            assert!(!format!("{config:?}").contains("S3cret"), "{config:?}");
+        }
+    }
 }

@@ -108,3 +108,12 @@ async fn the_link_gives_its_name() {
     let clients = server.command(&["CLIENT", "LIST"]).text();
     assert!(clients.contains("name=tollgate"), "{clients}");
 }
+
+/// A server that does not know AUTH repeats its arguments; we do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_the_server_does_not_know_is_not_repeated() {
+    let server = RedisServer::with().config("rename-command", "AUTH \"\"").start();
+    let message = refusal(&format!("redis://some-user:S3cret@{}", server.address())).await;
+    assert!(message.contains("unknown command") && message.contains("AUTH"), "{message}");
+    assert!(!message.contains("S3cret") && !message.contains("some-user"), "{message}");
+}
