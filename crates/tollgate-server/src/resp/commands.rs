@@ -5,6 +5,7 @@
 //! `NOPERM`), then a sentence.
 
 mod delete;
+mod gcra;
 mod greeting;
 mod limits;
 mod numbers;

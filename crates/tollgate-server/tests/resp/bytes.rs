@@ -37,9 +37,54 @@ fn gcra_takes_decimals_and_tokens() {
     let mut client = server.client();
     client.asks(&["GCRA", "u", "1", "1", "1.5"], five([0, 2, 1, -1, 2]));
     client.asks(&["GCRA", "u", "1", "1", "1.5", "TOKENS", "2"], five([1, 2, 1, 2, 2]));
-    client.asks(&["GCRA", "u", "1", "1", "1.5", "tokens", "0"], five([0, 2, 1, -1, 2]));
+    client.asks(&["GCRA", "u", "1", "1", "1.5", "tokens", "1"], five([0, 2, 0, -1, 3]));
     client.send(array(&["GCRA", "u", "1", "1", "1.5", "NUM", "0"]));
     client.hears_error("ERR syntax error at 'NUM'");
+}
+
+/// The table of Redis' own tests of the command, and amounts at the edges of 64 bits.
+#[test]
+fn gcra_refuses_what_redis_refuses_in_its_words() {
+    const MOST: &str = "9223372036854775807";
+    let server = Server::start();
+    let mut client = server.client();
+    let between = "ERR value is out of range, value must between 1 and 9223372036854775807";
+    let no_integer = "ERR value is not an integer or out of range";
+    let overflow = "would cause an overflow";
+    for (arguments, words) in [
+        (&[][..], "ERR wrong number of arguments for 'gcra' command"),
+        (&["10"], "ERR wrong number of arguments for 'gcra' command"),
+        (&["10", "5"], "ERR wrong number of arguments for 'gcra' command"),
+        (&["10", "5", "10", "TOKENS", "1", "1"], "ERR wrong number of arguments for 'gcra' command"),
+        (&["-1", "5", "10"], "ERR value is out of range, must be positive"),
+        (&["x", "5", "10"], "ERR value is out of range, must be positive"),
+        (&["9223372036854775808", "5", "10"], "ERR value is out of range, must be positive"),
+        (&["10", "0", "10"], between),
+        (&["10", "-1", "10"], between),
+        (&["10", "x", "10"], no_integer),
+        (&["10", "5", "0"], "ERR period must be > 0 and < 1e12"),
+        (&["10", "5", "-1"], "ERR period must be > 0 and < 1e12"),
+        (&["10", "5", "1e12"], "ERR period must be > 0 and < 1e12"),
+        (&["10", "5", "x"], "ERR value is not a valid float"),
+        (&["10", "5", "10", "NUM", "1"], "ERR syntax error"),
+        (&["10", "5", "10", "TOKENS"], "ERR Missing TOKENS value"),
+        (&["10", "5", "10", "TOKENS", "0"], between),
+        (&["10", "5", "10", "TOKENS", "-1"], between),
+        (&["10", "5", "10", "TOKENS", "x"], no_integer),
+        (&["10", "5", "10", "TOKENS", "9223372036854775808"], no_integer),
+        (&["1", "1", "86400", "TOKENS", "200000000"], overflow),
+        (&["1", "1", "86400", "TOKENS", MOST], "period, tokens_per_period and TOKENS would cause an overflow"),
+        (&["200000000", "1", "86400"], "period, tokens_per_period and max_burst would cause an overflow"),
+        (&[MOST, "1", "86400"], overflow),
+        (&["1", "1", "2147483647", "TOKENS", "2147483647"], overflow),
+    ] {
+        client.send(array(&[&["GCRA", "u"], arguments].concat()));
+        client.hears_error(words);
+    }
+    // Far more than the burst, and no overflow: never, and nothing is charged.
+    client.asks(&["GCRA", "u", "2", "1", "1", "TOKENS", "2000000000000"], five([1, 3, 3, -1, 0]));
+    // An interval below a microsecond is one.
+    client.asks(&["GCRA", "u", "2", MOST, "1"], five([0, 3, 2, -1, 1]));
 }
 
 /// One meter per key: what is kept is the moment at which it is as good as new.

@@ -37,20 +37,6 @@ pub(super) fn seconds(what: &str, bytes: &[u8]) -> Result<Micros, Refused> {
     positive(what, bytes).map(Micros::from_secs)
 }
 
-/// Seconds with up to six decimals.
-pub(super) fn decimal_seconds(what: &str, bytes: &[u8]) -> Result<Micros, Refused> {
-    let Some(point) = bytes.iter().position(|&byte| byte == b'.') else { return seconds(what, bytes) };
-    let (before, after) = (&bytes[..point], &bytes[point + 1..]);
-    if after.is_empty() || after.len() > 6 {
-        return Err(Refused::because(format_args!("{what} is '{}'; give up to six decimals", shown(bytes))));
-    }
-    let fraction = whole(what, after)? * 10_u64.pow(6 - u32::try_from(after.len()).unwrap_or(6));
-    match Micros::from_secs(whole(what, before)?) + Micros(fraction) {
-        Micros::ZERO => Err(Refused::because(format_args!("{what} is 0; a microsecond is the least"))),
-        span => Ok(span),
-    }
-}
-
 /// Milliseconds somebody would wait.
 pub(super) fn wait(what: &str, bytes: &[u8]) -> Result<Micros, Refused> {
     let span = Micros::from_millis(whole(what, bytes)?);
@@ -92,16 +78,6 @@ mod tests {
         }
         assert!(refusal(whole("n", b"-1")).contains("is negative"));
         assert!(refusal(positive("n", b"0")).contains("1 at least"));
-    }
-
-    #[test]
-    fn seconds_may_have_six_decimals_where_they_are_allowed() {
-        assert_eq!(decimal_seconds("period", b"60"), Ok(Micros(60_000_000)));
-        assert_eq!(decimal_seconds("period", b"0.5"), Ok(Micros(500_000)));
-        assert_eq!(decimal_seconds("period", b"1.000001"), Ok(Micros(1_000_001)));
-        for not in [&b"."[..], b"1.", b".5", b"1.0000001", b"0.000000", b"0", b"1.-5", b"-1.5"] {
-            assert!(decimal_seconds("period", not).is_err(), "{}", not.escape_ascii());
-        }
     }
 
     #[test]

@@ -51,26 +51,8 @@ pub(super) fn throttle(session: &mut Session, command: Command<'_>, replies: &mu
 }
 
 pub(super) fn gcra(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> Begun {
-    const USAGE: &str = "GCRA key max_burst tokens_per_period period [TOKENS n]";
-    let (Some(key), Some(max_burst), Some(count), Some(period)) =
-        (command.argument(0), command.argument(1), command.argument(2), command.argument(3))
-    else {
-        return Err(Refused::usage(USAGE));
-    };
-    let quantity = match (command.argument(4), command.argument(5)) {
-        (None, _) => 1,
-        (Some(word), Some(tokens)) if word.eq_ignore_ascii_case(b"TOKENS") && command.arguments() == 6 => {
-            numbers::whole("TOKENS", tokens)?
-        }
-        (Some(word), _) => return Err(Refused::syntax(word, USAGE)),
-    };
-    let key = numbers::text("the key", key)?;
-    let numbers = Throttle {
-        burst: numbers::whole("max_burst", max_burst)? + 1,
-        count: numbers::positive("tokens_per_period", count)?,
-        period: numbers::decimal_seconds("period", period)?,
-    };
-    decide(session, &Call { key, terms: Terms { numbers, quantity, order: Order::RedisCell } }, replies)
+    let (key, terms) = super::gcra::read(command)?;
+    decide(session, &Call { key, terms }, replies)
 }
 
 /// The five arguments that two of the commands share.
@@ -110,6 +92,11 @@ fn decide(session: &Session, call: &Call<'_>, replies: &mut Replies) -> Begun {
 }
 
 impl Terms {
+    /// Answered in the order that redis-cell and Redis have.
+    pub(super) fn as_redis_cell(numbers: Throttle, quantity: u64) -> Self {
+        Self { numbers, quantity, order: Order::RedisCell }
+    }
+
     /// The answer, in the order of whoever has the command from.
     #[inline]
     pub(super) fn tell(&self, replies: &mut Replies, decision: &Decision) {
