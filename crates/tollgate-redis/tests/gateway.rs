@@ -135,6 +135,33 @@ async fn a_bucket_that_fills_in_less_than_half_a_second_is_kept() {
     assert_eq!(ground.ttl("request_rate_limiter.{key}.tokens"), 1);
 }
 
+/// The largest capacity of Spring's own tests. Tokens are counted one by one up to it, and what is stored and answered
+/// stays within what Redis can hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_capacity_is_counted_exactly() {
+    const MOST: f64 = 9_007_199_254_740_991.0;
+    let ground = Ground::new();
+    let bucket = ground.bucket(1.0, MOST, Grain::Seconds).await.prefix("most");
+    let answer = bucket.check("u").await.unwrap();
+    assert_eq!((answer.allowed, answer.tokens_left), (true, MOST - 1.0));
+    assert_eq!(bucket.check("u").await.unwrap().tokens_left, MOST - 2.0);
+    assert_eq!(ground.text("most.{u}.tokens"), "9007199254740989");
+    assert_eq!(bucket.take("u", MOST - 2.0).await.unwrap().tokens_left, 0.0);
+    let refused = bucket.take("u", 5.0).await.unwrap();
+    assert_eq!((refused.allowed, refused.retry_after), (false, Duration::from_micros(4_750_000)));
+    let century = Duration::from_secs(100 * 365 * 86_400);
+    let refused = bucket.take("u", MOST).await.unwrap();
+    assert_eq!((refused.allowed, refused.retry_after), (false, century));
+    let ttl = Duration::from_secs(ground.ttl("most.{u}.tokens").unsigned_abs());
+    assert!(ttl > century && ttl <= century * 2, "{ttl:?}");
+    ground.pass(Duration::from_secs(5));
+    assert!(bucket.take("u", 5.0).await.unwrap().allowed);
+
+    let slow = ground.bucket(f64::MIN_POSITIVE, 2.0, Grain::Fine).await.prefix("slow");
+    assert!(slow.take("u", 2.0).await.unwrap().allowed);
+    assert_eq!(slow.check("u").await.unwrap().retry_after, century);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_pass_is_an_error_before_anything_is_sent() {
     let ground = Ground::new();

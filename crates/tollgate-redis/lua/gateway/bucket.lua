@@ -9,8 +9,10 @@
 -- replies  {1, clock, left}          allowed; tokens left, as text
 --          {0, clock, left, wait}    refused; microseconds until so many are there, if nobody else takes them
 --          {3, clock}                too late; nothing was done
+--                                   never more than a hundred years, which keeps the sum exact
 -- writes   both keys, also when refused, as the others do. They live twice as long as filling takes, in whole seconds, and
---          one second at least: the others round down to none, and then forget (Spring) or fail (ShenYu).
+--          one second at least: the others round down to none, and then forget (Spring) or fail (ShenYu). They live two
+--          hundred years at most: a later expiry is an error to Redis.
 local call = redis.call
 local time = call('TIME')
 local clock = time[1] * 1000000 + time[2]
@@ -29,13 +31,17 @@ local filled = math.min(capacity, tokens + math.max(0, now - last) * rate)
 local is_allowed = filled >= requested
 local left = is_allowed and filled - requested or filled
 
-local lives = math.max(1, math.floor(2 * (capacity / rate)))
+local century = 3153600000
+local lives = math.max(1, math.floor(2 * math.min(century, capacity / rate)))
 call('SET', KEYS[1], left, 'EX', lives)
 call('SET', KEYS[2], is_fine and string.format('%.6f', now) or now, 'EX', lives)
 
 local text = string.format('%.17g', left)
 if is_allowed then
   return {1, clock, text}
+end
+if (requested - filled) / rate > century then
+  return {0, clock, text, century * 1000000}
 end
 -- Tokens come with every whole second, or as time goes by. A sum of floats may fall short of what the division promised:
 -- then it is a step later.

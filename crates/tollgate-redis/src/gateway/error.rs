@@ -44,12 +44,4 @@ pub enum LimitsError {
         /// The most there can be.
         capacity: f64,
     },
-    /// Beyond what a time to live can be.
-    #[error("at {rate} tokens per second it takes more than a hundred years to fill {capacity}")]
-    TooSlow {
-        /// Tokens per second.
-        rate: f64,
-        /// Tokens.
-        capacity: f64,
-    },
 }
