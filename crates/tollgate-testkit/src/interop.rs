@@ -10,13 +10,15 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// Which of the two releases of Redisson that `scripts/interop` has built.
+/// Which of the releases of Redisson that `scripts/interop` has built.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Release {
     /// The newest there is.
     Current,
     /// One from before keep-alive times, releases and updates that keep state.
     Older,
+    /// One of 3.16, whose grants no later release can read.
+    Oldest,
 }
 
 /// Redisson in a process of its own, with one client. Ends when dropped.
@@ -40,6 +42,7 @@ impl Redisson {
         let folder = part(match release {
             Release::Current => "redisson/current",
             Release::Older => "redisson/older",
+            Release::Oldest => "redisson/oldest",
         });
         let mut process = Command::new("java")
             .arg("-cp")

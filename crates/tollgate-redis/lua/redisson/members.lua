@@ -1,12 +1,15 @@
--- Permits in a grant. It is a byte of length, so many random bytes, and the permits as the server's own 32-bit number: 21
--- bytes today, 13 before 3.21. Anything else was written before 3.17, and nobody can read it any more: 8 bytes (3.13.3 to
--- 3.16.3) or 20 (3.16.4 to 3.16.8). Then there is no number, but the size of what was found.
+-- Permits in a grant. Every release writes them last, as the server's own 32-bit number, behind bytes that differ:
+--   3.21 and later    21 bytes   a byte of length (16) and so many random bytes
+--   3.17 to 3.20      13 bytes   the same with 8
+--   3.16.4 to 3.16.8  20 bytes   eight bytes of length (8) and so many random bytes
+--   3.13.3 to 3.16.3   8 bytes   a random float
+-- Of anything else there is no number, but the size of what was found.
 local function permits_in(member)
   local size = #member
-  if size == 8 or size ~= (member:byte() or 0) + 5 then
-    return nil, size
+  if size == (member:byte() or 0) + 5 or size == 8 or size == 20 and unpack('L', member) == 8 then
+    return (unpack('I', member, size - 3))
   end
-  return (unpack('I', member, size - 3))
+  return nil, size
 end
 -- Permits in a list of grants, or nothing and the size of one that cannot be read.
 local function sum(members)

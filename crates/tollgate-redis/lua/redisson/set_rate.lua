@@ -6,7 +6,9 @@
 --
 -- replies  {1, clock} set; {0, clock} not set up, nothing was done; 3, 4 as in acquire.lua
 -- writes   all fields. A change of type clears the state of both (of this client, and shared). With state kept, the value
---          is rate - permits in grants, below zero if they are more: nobody gets in before enough of them have lapsed.
+--          is rate - permits in grants. If more is taken than the new rate, the oldest permits go out of the grants, and
+--          the value is 0, which is what Redisson shows. No permit is free earlier for that: at any later moment what is
+--          left of the grants is the lesser of the rate and what would be left of all of them.
 --          An earlier time to live of the config goes on unless there is a keep-alive time, as with Redisson.
 local old = call('HGET', KEYS[1], 'type')
 if ARGV[8] == '1' and call('EXISTS', KEYS[1]) == 0 then
@@ -18,9 +20,10 @@ if ARGV[5] == '1' then
   value_key, permits_key = KEYS[3], KEYS[5]
 end
 local keeps = ARGV[7] == '1' and old == ARGV[5]
-local taken, strange
+local members, taken, strange
 if keeps then
-  taken, strange = sum(call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', edge), '+inf'))
+  members = call('ZRANGEBYSCORE', permits_key, '(' .. format('%d', edge), '+inf')
+  taken, strange = sum(members)
   if strange then
     return {4, clock, strange, permits_key == KEYS[5] and 1 or 0}
   end
@@ -38,6 +41,22 @@ if not keeps then
   return {1, clock}
 end
 call('ZREMRANGEBYSCORE', permits_key, '-inf', edge)
+local whole = 0
+while taken > rate do
+  local oldest = members[whole + 1]
+  local permits = permits_in(oldest)
+  if taken - permits < rate then
+    local score = call('ZSCORE', permits_key, oldest)
+    call('ZREM', permits_key, oldest)
+    call('ZADD', permits_key, score, oldest:sub(1, -5) .. struct.pack('I', permits - (taken - rate)))
+    taken = rate
+  else
+    whole, taken = whole + 1, taken - permits
+  end
+end
+if whole > 0 then
+  call('ZREMRANGEBYRANK', permits_key, 0, whole - 1)
+end
 call('SET', value_key, format('%d', rate - taken), 'KEEPTTL')
 prolong(keep_alive, value_key, permits_key)
 return {1, clock}

@@ -35,10 +35,10 @@ pub enum RedissonError {
     /// A rate that cannot be kept.
     #[error(transparent)]
     Rate(#[from] RateError),
-    /// A grant of a release before 3.17, which no release since can read.
+    /// A grant in no form that a release of Redisson writes.
     #[error(
-        "`{key}` holds a grant of {bytes} bytes, {}; `set_rate`, `delete` or `DEL {key}` clears it, and the limiter \
-         begins anew", written_by(*.bytes)
+        "`{key}` holds a grant of {bytes} bytes, as no release of Redisson writes them; `set_rate`, `delete` or `DEL {key}` \
+         clears it, and the limiter begins anew"
     )]
     UnreadableGrant {
         /// The sorted set.
@@ -104,12 +104,4 @@ pub enum RateError {
         /// The least.
         interval: Duration,
     },
-}
-
-fn written_by(bytes: u64) -> &'static str {
-    match bytes {
-        8 => "as Redisson 3.13.3 to 3.16.3 wrote them and none since can read",
-        20 => "as Redisson 3.16.4 to 3.16.8 wrote them and none since can read",
-        _ => "as no release of Redisson writes them",
-    }
 }

@@ -190,3 +190,46 @@ async fn a_limiter_deleted_by_one_is_gone_for_the_other() {
         }
     }
 }
+
+/// Redisson shows the value as it is, and its own test wants no negative one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn java_sees_no_negative_permits_after_a_lower_rate() {
+    for release in [Release::Current, Release::Older] {
+        let mut pair = Pair::of(release).await;
+        for mode in BOTH {
+            let name = in_java(mode);
+            let limiter = pair.rust.rate_limiter(name);
+            assert!(limiter.try_set_rate(&rate(mode, 10, 600_000)).await.unwrap());
+            assert!(takes(&limiter, 4).await && takes(&limiter, 4).await);
+            assert!(limiter.update_rate(&rate(mode, 5, 600_000), Taken::Kept).await.unwrap());
+            assert_eq!(pair.java.tell(&format!("available {name}")), "0");
+            assert_eq!(pair.java.tell(&format!("try {name} 1")), "false");
+            assert_eq!(pair.books(name, mode).balance(5), (0, 5));
+        }
+    }
+}
+
+/// Grants that Redisson 3.16 has written count, and lapse, with ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grants_of_redisson_3_16_are_read() {
+    let mut pair = Pair::of(Release::Oldest).await;
+    for mode in BOTH {
+        let long = format!("long-{}", in_java(mode));
+        assert_eq!(pair.java.tell(&format!("tryset {long} {} 5 600000", in_java(mode))), "true");
+        assert_eq!(pair.java.tell(&format!("try {long} 2")), "true");
+        assert_eq!(pair.books(&long, mode).grants.keys().map(Vec::len).collect::<Vec<_>>(), [20]);
+        let limiter = pair.rust.rate_limiter(&long);
+        assert_eq!(limiter.available_permits().await.unwrap(), 3);
+        assert!(!takes(&limiter, 4).await);
+        assert!(takes(&limiter, 3).await);
+        assert_eq!(pair.java.tell(&format!("try {long} 1")), "false");
+
+        let short = format!("short-{}", in_java(mode));
+        assert_eq!(pair.java.tell(&format!("tryset {short} {} 5 300", in_java(mode))), "true");
+        assert_eq!(pair.java.tell(&format!("try {short} 2")), "true");
+        let limiter = pair.rust.rate_limiter(&short);
+        // Waits until the grant has lapsed, which used to be an error.
+        limiter.acquire(5).await.unwrap();
+        assert_eq!(pair.books(&short, mode).balance(5), (0, 5));
+    }
+}

@@ -171,20 +171,48 @@ async fn grants_of_13_bytes_are_read() {
     assert_eq!(free(&limiter).await, 10);
 }
 
+/// Grants of Redisson 3.13.3 to 3.16.8 count, lapse and come back like any other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn older_grants_are_an_error_that_says_how_to_clear_them() {
+async fn grants_of_every_release_are_read() {
     let ground = Ground::new().await;
-    let lc0i = [[8, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[5; 8], &3_u32.to_ne_bytes()].concat();
+    let lc0i = [8_u64.to_ne_bytes().as_slice(), &[5; 8], &3_u32.to_ne_bytes()].concat();
     let fi = [1.5_f32.to_ne_bytes(), 3_u32.to_ne_bytes()].concat();
-    for (old, releases) in [(fi, "3.13.3 to 3.16.3"), (lc0i, "3.16.4 to 3.16.8")] {
+    for old in [fi, lc0i] {
         let limiter = ground.limiter("api", overall(10, 1_000)).await;
         ground.plant("{api}:permits", ground.now_ms(), &old);
+        let _ = ground.ask(&["SET", "{api}:value", "7"]);
+        assert_eq!(free(&limiter).await, 7);
+        assert!(!takes(&limiter, 8).await);
+        ground.pass(400);
+        assert!(takes(&limiter, 5).await);
+        limiter.release(2).await.unwrap();
+        assert_eq!((ground.books("api"), ground.grants("{api}:permits")[0].len()), ((4, 6), old.len()));
+        ground.pass(600);
+        assert_eq!(free(&limiter).await, 5, "the old grant has lapsed, the new one has not");
+        assert!(takes(&limiter, 5).await);
+        assert_eq!(ground.books("api"), (0, 10));
+
+        // Under a lower rate as well.
+        ground.plant("{api}:permits", ground.now_ms(), &old);
+        assert!(limiter.update_rate(&overall(4, 1_000), Taken::Kept).await.unwrap());
+        assert_eq!(ground.books("api"), (0, 4));
+        assert!(limiter.delete().await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_of_no_release_is_an_error_that_says_how_to_clear_it() {
+    let ground = Ground::new().await;
+    // Too short, of a length that its first byte does not say, and 20 bytes with another length in front.
+    for strange in [vec![1; 7], vec![2; 21], vec![7; 20]] {
+        let limiter = ground.limiter("api", overall(10, 1_000)).await;
+        ground.plant("{api}:permits", ground.now_ms(), &strange);
         let _ = ground.ask(&["SET", "{api}:value", "7"]);
         let error = limiter.try_acquire_n(8).await.unwrap_err();
         let told = error.to_string();
         assert!(matches!(error, RedissonError::UnreadableGrant { .. }), "{told}");
-        assert!(told.contains(releases) && told.contains("set_rate") && told.contains("{api}:permits"), "{told}");
-        assert_eq!(ground.grants("{api}:permits"), [old], "nothing was done");
+        assert!(told.contains("no release") && told.contains("set_rate") && told.contains("{api}:permits"), "{told}");
+        assert_eq!(ground.grants("{api}:permits"), [strange], "nothing was done");
         assert!(matches!(limiter.available_permits().await, Err(RedissonError::UnreadableGrant { .. })));
         assert!(matches!(limiter.release(1).await, Err(RedissonError::UnreadableGrant { .. })));
 

@@ -50,7 +50,7 @@ final class Limiters {
                 RateLimiterConfig config = limiter.getConfig();
                 return config.getRateType() + " " + config.getRate() + " " + config.getRateInterval();
             case "expire":
-                return limiter.expire(Duration.ofMillis(number(words, 2)));
+                return limiter.expire(number(words, 2), TimeUnit.MILLISECONDS);
             case "clear":
                 return limiter.clearExpire();
             case "ttl":
