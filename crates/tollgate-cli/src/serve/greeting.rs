@@ -23,6 +23,7 @@ fn for_programs(config: &ServerConfig, server: &Server) -> io::Result<()> {
     let of = |address: Option<SocketAddr>| address.map(|address| address.to_string());
     let addresses = server.addresses;
     let greeting = serde_json::json!({
+        "timestamp": super::logs::timestamp(),
         "level": "INFO",
         "message": "tollgate serves",
         "version": env!("CARGO_PKG_VERSION"),

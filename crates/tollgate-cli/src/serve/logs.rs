@@ -7,7 +7,14 @@
 use std::io::{self, Write};
 
 use tollgate_server::text::is_hidden;
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{
+        self,
+        format::Writer,
+        time::{FormatTime, SystemTime},
+    },
+};
 
 use super::args::{LogFormat, ServeArgs};
 use crate::report::Failure;
@@ -17,13 +24,21 @@ pub(super) fn start(args: &ServeArgs) -> Result<(), Failure> {
         Failure::Option(format!("--log {}: {error}; use error, warn, info or debug", args.log.escape_debug()))
     })?;
     let format = args.log_format;
-    let lines = fmt().with_env_filter(filter).with_target(false);
+    let lines = fmt::fmt().with_env_filter(filter).with_target(false);
     let lines = lines.with_writer(move || Escaping { out: io::stderr(), format });
     match format {
         LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// The time now, as the log's own lines have it.
+pub(super) fn timestamp() -> String {
+    let mut text = String::new();
+    // A string takes whatever is written to it.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// A writer of whole lines, which escapes format characters. Those of ASCII are left to the formatter: colours and the end of

@@ -134,14 +134,29 @@ fn the_image_starts_a_server_that_serves() {
     assert_eq!(as_it_is.status.code(), Some(2));
     assert!(told.ends_with("nowhere: there is no such file or directory\n"), "{told}");
 
-    // And all the way, on ports of this machine's own.
+    // And all the way, on ports of this machine's own: without a mount, by the files that the image has at its rules' place.
+    fs::create_dir(desk.path("image")).unwrap();
+    let inside = format!("{}/", environment["TOLLGATE_RULES"]);
+    for copy in all("COPY") {
+        let (from, to) = copy.rsplit_once(' ').unwrap();
+        if let Some(name) = to.strip_prefix(&inside) {
+            fs::copy(root().join(from), desk.path("image").join(name)).unwrap();
+        }
+    }
+    let on_free_ports = |rules| -> Vec<(&str, &str)> {
+        let rules = [("TOLLGATE_RULES", rules)];
+        environment.clone().into_iter().chain(FREE).chain(rules).collect()
+    };
+    let server = Running::launch(&desk, &words, &on_free_ports("image"));
+    let reply = server.ask("/v1/auth?domain=api&entry=user:value:42");
+    assert_eq!((reply.status, server.ask_admin("/readyz").status), (200, 200));
+    assert!(reply.header("ratelimit").is_some(), "a sample rule limits it");
+    drop(server);
+
+    // With a mount.
     fs::create_dir(desk.path("rules")).unwrap();
     let desk = desk.file("rules/api.yaml", RULES);
-    let mut here = environment.clone();
-    here.extend(FREE);
-    here.insert("TOLLGATE_RULES", "rules");
-    let here: Vec<(&str, &str)> = here.into_iter().collect();
-    let server = Running::launch(&desk, &words, &here);
+    let server = Running::launch(&desk, &words, &on_free_ports("rules"));
     assert_eq!(server.ask_admin("/readyz").status, 200);
     server.signal(all("STOPSIGNAL")[0].strip_prefix("SIG").unwrap());
     let (code, log) = server.end();
@@ -170,7 +185,7 @@ fn what_the_image_copies_exists() {
             assert!(root().join(&from).exists(), "{from}");
         }
     }
-    assert_eq!(copies, 2);
+    assert_eq!(copies, 3);
     let (_, mounted) = image.split_once("-v \"$PWD/").unwrap();
     assert!(root().join(mounted.split(':').next().unwrap()).is_dir(), "the directory in the comment");
     assert!(root().join("Cargo.lock").is_file(), "--locked needs it");

@@ -71,6 +71,11 @@ impl Running {
         server
     }
 
+    /// Its standard output, byte by byte.
+    pub(crate) fn printed(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
     /// What its greeting says about a wire.
     pub(crate) fn line(&self, wire: &str) -> &str {
         let found = self.greeting.lines().find_map(|line| line.strip_prefix("  ")?.strip_prefix(wire));

@@ -203,11 +203,16 @@ fn the_log_is_json_where_programs_read_it() {
     let desk = Desk::new();
     let server = Running::start(&desk, &["--log-format", "json"]);
     assert_eq!(server.ask("/v1/auth?domain=nobody").status, 200);
+    let greeting: Value = serde_json::from_str(&server.printed()).unwrap();
     server.signal("TERM");
     let (code, log) = server.end();
     assert_eq!(code, 0, "{log}");
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for line in &lines {
+    // One form of time for the greeting and the log, so that a collector can sort both: digits in the same places.
+    let form = |line: &Value| line["timestamp"].as_str().unwrap().replace(|c: char| c.is_ascii_digit(), "0");
+    assert_eq!(form(&greeting), "0000-00-00T00:00:00.000000Z");
+    assert_eq!(form(&greeting), form(&lines[0]));
+    for line in lines.iter().chain([&greeting]) {
         for field in ["timestamp", "level", "message"] {
             assert!(line[field].is_string(), "{field} in {line}");
         }
