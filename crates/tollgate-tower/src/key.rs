@@ -12,7 +12,10 @@
 //!
 //! A key goes into the store as it is. A secret should be hashed first, by a closure.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Once,
+};
 
 use http::{HeaderName, request::Parts};
 
@@ -36,8 +39,27 @@ where
 /// The client's address, of which an IPv6 one counts by its subnet.
 impl KeyFrom for ClientAddress {
     fn key(&self, request: &Parts) -> Option<String> {
-        ClientAddress::key(self, peer(request), &request.headers)
+        let peer = peer(request);
+        let key = ClientAddress::key(self, peer, &request.headers);
+        if key.is_none() && peer.is_none() {
+            report_unknown_peer();
+        }
+        key
     }
+}
+
+/// The server does not pass the connection's address on, so no request has a key. The client can do nothing about it and
+/// is not told more than that; the operator finds the reason in the log, once per process.
+#[cold]
+fn report_unknown_peer() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::error!(
+            "requests come without the address of their connection, so ClientAddress finds no key; with axum serve \
+             `router.into_make_service_with_connect_info::<SocketAddr>()` and turn on the feature `axum` (`tonic` for \
+             tonic), with hyper put a `PeerAddress` into the request's extensions (said once)"
+        );
+    });
 }
 
 /// Where the connection comes from, put among a request's extensions by whoever accepted it. Servers by axum
