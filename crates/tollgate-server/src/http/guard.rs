@@ -12,7 +12,7 @@
 //!
 //! Programs send neither `Sec-Fetch-Site` nor `Origin` and are not affected. `application/x-www-form-urlencoded` is what
 //! `curl -d` sends, and passes on the data port: a form escapes braces and quotes, so its body is never JSON, and a script that
-//! sends a body of its own comes with `Origin`.
+//! chooses its body is sent with `Origin`.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -41,7 +41,7 @@ impl Http {
     async fn route<B: Carried>(&self, request: Request<B>, peer: SocketAddr, bounds: Bounds) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        // A proxy asks at /v1/auth with the header fields of its client's browser, so none of them tells where it comes from.
+        // A proxy asks at /v1/auth with the header fields of its client's browser, so none of them says where the request comes from.
         if path != "/v1/auth" {
             self.0.guard.check_host(&head)?;
         }

@@ -15,7 +15,7 @@ use tollgate_testkit::servers::RedisServer;
 
 const START: Micros = Micros(1_900_000_000_000_000);
 
-/// One every 100 ms, nine behind the first; beside it a bucket, so that two rules have to agree.
+/// One every 100 ms, nine behind the first; alone, and together with a bucket.
 const RULES: &str = r#"
 domain: api
 policies:
@@ -36,7 +36,7 @@ async fn is_bounded(engine: &Engine) {
     let files = read_str("rules.yaml", RULES, Format::Yaml).map(|file| vec![file]);
     engine.load(files).unwrap();
     for subject in [Subject::key("u"), Subject::descriptor(&[("user", "u")])] {
-        // Tries are told the delay, whatever it is.
+        // A try is given the delay, whatever it is.
         for delay in 0..4 {
             assert_eq!(ask(engine, subject, 0).await, Verdict::Allow { wait: Micros::from_millis(100 * delay) });
         }
