@@ -20,7 +20,6 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
-    body::Incoming,
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY},
     service::service_fn,
 };
@@ -30,7 +29,7 @@ use crate::{
     engine::Engine,
     health::Health,
     http::{Carried, Exchange, Guard, Problem, READING, Reply, bearer, collect, guard, is_reading},
-    listen::{Connection, Listener, serve_http},
+    listen::{Connection, Listener, Received, serve_http},
     security::RequiredSecret,
     shutdown::Shutdown,
     telemetry::{Wire, exposition},
@@ -62,7 +61,7 @@ impl Admin {
         let bounds = listener.bounds();
         let serve = move |connection: Connection, shutdown: Shutdown| {
             let (admin, stopping) = (self.clone(), shutdown.clone());
-            let service = service_fn(move |request: Request<Incoming>| {
+            let service = service_fn(move |request: Request<Received>| {
                 let (admin, stopping) = (admin.clone(), stopping.clone());
                 async move {
                     let (mut exchange, head) = Exchange::begin(request, bounds);

@@ -76,6 +76,10 @@ pub struct Bounds {
     pub body_bytes: usize,
     /// Requests under way on one HTTP/2 connection.
     pub streams: u32,
+    /// What requests under way and answers not yet sent may hold, on each HTTP or gRPC port.
+    pub pending_bytes: usize,
+    /// For an answer that the peer does not take, or takes too slowly.
+    pub stall: Duration,
     /// From the word to stop to the end, whatever is still under way.
     pub drain: Duration,
 }
@@ -134,6 +138,8 @@ impl Default for Bounds {
             header_bytes: 16 << 10,
             body_bytes: 64 << 10,
             streams: 256,
+            pending_bytes: 24 << 20,
+            stall: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
     }

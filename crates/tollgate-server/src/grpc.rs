@@ -79,7 +79,7 @@ impl Grpc {
         let (doors, reporter) = Doors::new(self, bounds);
         let reporting = tokio::spawn(report(reporter, health, shutdown.clone()));
         let serve = move |connection: Connection, shutdown: Shutdown| {
-            connection::serve(connection.stream, doors.clone(), bounds, shutdown)
+            connection::serve(connection, doors.clone(), bounds, shutdown)
         };
         listener.run(shutdown, serve).await;
         reporting.abort();

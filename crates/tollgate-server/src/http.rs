@@ -19,7 +19,7 @@ use std::{convert::Infallible, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper::{Request, Response, service::service_fn};
 
 pub(crate) use self::{
     answering::Exchange,
@@ -35,7 +35,7 @@ use crate::{
     config::AuthConfig,
     engine::Engine,
     fields::Fields,
-    listen::{Connection, Listener, serve_http},
+    listen::{Connection, Listener, Received, serve_http},
     security::Access,
     shutdown::Shutdown,
     telemetry::Wire,
@@ -70,7 +70,7 @@ impl Http {
         let latency = self.0.engine.telemetry().latency(Wire::Http);
         let serve = move |connection: Connection, shutdown: Shutdown| {
             let (http, latency, stopping, peer) = (self.clone(), latency.clone(), shutdown.clone(), connection.peer);
-            let service = service_fn(move |request: Request<Incoming>| {
+            let service = service_fn(move |request: Request<Received>| {
                 let (http, latency, stopping) = (http.clone(), latency.clone(), stopping.clone());
                 async move {
                     let began = Instant::now();

@@ -4,8 +4,16 @@
 //! bind ─▶ accept ─▶ a place is free? ─▶ TLS ─▶ timed stream ─▶ the wire's own code
 //! ```
 
+mod account;
+mod admission;
+mod bodies;
+mod closures;
+mod frames;
+mod guard;
 mod heads;
 mod http;
+mod lines;
+mod malformed;
 mod parting;
 mod stream;
 
@@ -19,9 +27,21 @@ use tokio::{
 };
 
 pub use self::{
+    account::Account,
+    bodies::{Answer, Received, Unsent},
     http::serve_http,
     parting::Parting,
     stream::{Plain, Timed},
+};
+pub(crate) use self::{
+    account::NoRoom,
+    guard::Guarded,
+    heads::Heads,
+    http::{GOODBYE, WINDOW_BYTES},
+};
+use self::{
+    account::{PortBudget, Registered},
+    closures::Reason,
 };
 use crate::{
     config::Bounds,
@@ -37,6 +57,7 @@ pub struct Listener {
     socket: TcpListener,
     tls: Option<Tls>,
     bounds: Bounds,
+    budget: Arc<PortBudget>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -70,6 +91,8 @@ pub struct Connection {
     pub stream: Timed<Parting<Plain>>,
     /// Where they come from.
     pub peer: SocketAddr,
+    /// What its requests and answers are charged to.
+    pub account: Account,
 }
 
 impl Listener {
@@ -85,7 +108,8 @@ impl Listener {
             io::ErrorKind::AddrInUse => ListenError::Taken { wire: wire.name(), address },
             _ => ListenError::Other { wire: wire.name(), address, cause },
         })?;
-        Ok(Self { wire, socket, tls, bounds, telemetry })
+        let budget = PortBudget::new(wire, &bounds, &telemetry);
+        Ok(Self { wire, socket, tls, bounds, budget, telemetry })
     }
 
     /// Where it listens; the port is a real one even if 0 was asked for.
@@ -111,6 +135,9 @@ impl Listener {
         F: Future<Output = ()> + Send + 'static,
     {
         let places = Arc::new(Semaphore::new(self.bounds.connections));
+        // Dropped at the end, and with it the only task in it.
+        let mut watching = JoinSet::new();
+        watching.spawn(Arc::clone(&self.budget).watch());
         let mut tasks = JoinSet::new();
         let mut begun = shutdown.clone();
         let mut in_trouble = false;
@@ -172,15 +199,28 @@ impl Listener {
         };
         // Answers are small and somebody waits for each of them.
         let _ = stream.set_nodelay(true);
-        let guest = Guest::new(self.wire, &self.telemetry, place);
+        let (account, registered) = self.budget.open();
+        let guest = Guest::new(self.wire, &self.telemetry, place, registered);
         let (tls, bounds, serve, shutdown) = (self.tls.clone(), self.bounds, serve.clone(), shutdown.clone());
         tasks.spawn(async move {
             if let Some(stream) = Plain::open(stream, tls.as_ref(), bounds.first_byte).await {
                 let stream = Timed::new(Parting::new(stream), bounds.first_byte, bounds.idle);
-                serve(Connection { stream, peer }, shutdown).await;
+                serve(Connection { stream, peer, account }, shutdown).await;
             }
             drop(guest);
         });
+    }
+}
+
+/// Counts how a connection ended, if it was closed for abuse: by us, or by h2.
+pub(crate) fn count_closure(account: &Account, error: Option<&(dyn std::error::Error + 'static)>) {
+    let is_flood = |error: &(dyn std::error::Error + 'static)| {
+        let error = error.downcast_ref::<h2::Error>();
+        error.is_some_and(|error| error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
+    };
+    let by_h2 = || std::iter::successors(error, |error| error.source()).any(is_flood).then_some(Reason::Flood);
+    if let Some(reason) = account.closing().or_else(by_h2) {
+        account.port().closures().count(reason);
     }
 }
 
@@ -189,12 +229,13 @@ struct Guest {
     wire: Wire,
     telemetry: Arc<Telemetry>,
     _place: OwnedSemaphorePermit,
+    _registered: Registered,
 }
 
 impl Guest {
-    fn new(wire: Wire, telemetry: &Arc<Telemetry>, place: OwnedSemaphorePermit) -> Self {
+    fn new(wire: Wire, telemetry: &Arc<Telemetry>, place: OwnedSemaphorePermit, registered: Registered) -> Self {
         telemetry.connections.get_or_create(&wire.label()).inc();
-        Self { wire, telemetry: Arc::clone(telemetry), _place: place }
+        Self { wire, telemetry: Arc::clone(telemetry), _place: place, _registered: registered }
     }
 }
 

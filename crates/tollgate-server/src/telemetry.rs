@@ -10,7 +10,7 @@ mod upkeep;
 
 pub(crate) use self::traces::{Told, Trace};
 pub use self::{
-    metrics::{ADHOC, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
+    metrics::{ADHOC, ClosureLabels, OutcomeLabels, PolicyMeters, Telemetry, Wire, WireLabels},
     top::{Denial, DeniedKey, TopDenied},
     traces::{TraceConfig, TraceError, TraceTls, Traces, shown_endpoint},
     upkeep::{SecretFile, Upkeep},

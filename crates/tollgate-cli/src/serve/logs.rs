@@ -20,7 +20,7 @@ use super::args::{LogFormat, ServeArgs};
 use crate::report::Failure;
 
 pub(super) fn start(args: &ServeArgs) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log).map_err(|error| {
+    let filter = filter(&args.log).map_err(|error| {
         Failure::Option(format!("--log {}: {error}; use error, warn, info or debug", args.log.escape_debug()))
     })?;
     let format = args.log_format;
@@ -31,6 +31,12 @@ pub(super) fn start(args: &ServeArgs) -> Result<(), Failure> {
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// h2 warns of every connection that it closes for abuse, so that its peers could write the log. The server counts them, and logs
+/// the count once a minute. A filter that names h2 is followed.
+fn filter(log: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
+    if log.contains("h2") { EnvFilter::try_new(log) } else { EnvFilter::try_new(format!("{log},h2=error")) }
 }
 
 /// The time now, as the log's own lines have it.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
 
+mod abuse;
 mod asking;
 mod bounds;
 mod config;

@@ -5,8 +5,13 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     process::Command,
-    sync::mpsc,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -97,6 +102,56 @@ fn sigterm_lets_requests_under_way_finish() {
     let (code, log) = server.end();
     assert_eq!(code, 0, "{log}");
     assert!(log.contains("stopping") && log.contains("stopped"), "{log}");
+}
+
+/// One request on a connection that stays: whether its answer says that the connection ends.
+fn is_last(stream: &mut TcpStream) -> std::io::Result<bool> {
+    stream.write_all(b"GET /v1/auth?cost=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+    let mut reply = Vec::new();
+    while !reply.ends_with(b"\r\n\r\n") {
+        let mut piece = [0; 4096];
+        match stream.read(&mut piece)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => reply.extend_from_slice(&piece[..count]),
+        }
+    }
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    Ok(reply.contains("connection: close"))
+}
+
+/// Clients on kept connections, half of them without a pause and half of them with one: none loses a request if it leaves when it is
+/// asked to.
+#[test]
+fn no_request_on_a_kept_connection_is_lost_while_the_server_stops() {
+    let desk = Desk::new();
+    let server = Running::start(&desk, &[]);
+    let (answered, lost) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let address = server.http().to_owned();
+    thread::scope(|scope| {
+        for client in 0..200 {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let (answered, lost) = (&answered, &lost);
+            let ask = move || loop {
+                match is_last(&mut stream) {
+                    Ok(false) => answered.fetch_add(1, Ordering::Relaxed),
+                    Ok(true) => return,
+                    Err(error) => return lost.lock().unwrap().push((client, error)),
+                };
+                if client % 2 == 0 {
+                    thread::sleep(Duration::from_millis(300));
+                }
+            };
+            thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, ask).unwrap();
+        }
+        wait_until("thousands of answers", PATIENCE, || answered.load(Ordering::Relaxed) > 5_000);
+        server.signal("TERM");
+    });
+    let lost = lost.into_inner().unwrap();
+    assert!(lost.is_empty(), "{} of {answered:?} requests were lost: {lost:?}", lost.len());
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use prost::{
 };
 use tonic::{
     Status,
-    codec::{Codec, DecodeBuf, Decoder},
+    codec::{BufferSettings, Codec, DecodeBuf, Decoder},
 };
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
@@ -101,11 +101,11 @@ where
     type Decoder = BoundedDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::default()
+        ProstEncoder::new(buffers())
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        BoundedDecoder(ProstDecoder::default())
+        BoundedDecoder(ProstDecoder::new(buffers()))
     }
 }
 
@@ -122,7 +122,20 @@ impl<U: Message + Default + Counted> Decoder for BoundedDecoder<U> {
         U::check(buffer.chunk())?;
         self.0.decode(buffer)
     }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
+    }
 }
+
+/// tonic begins with 8 KiB for a message and keeps them until the answer is sent. Few messages are that long, and buffers grow.
+fn buffers() -> BufferSettings {
+    BufferSettings::new(FIRST_BYTES, YIELD_BYTES)
+}
+
+const FIRST_BYTES: usize = 512;
+/// As tonic has it; a call has one message, so it does not matter.
+const YIELD_BYTES: usize = 32 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,8 @@
 //! After the word to stop no call is accepted any more; those in flight may finish.
 
 use std::{
+    convert::Infallible,
+    error::Error,
     pin::pin,
     sync::{
         Arc,
@@ -13,24 +15,52 @@ use std::{
 };
 
 use http::Request;
-use hyper::{body::Incoming, server::conn::http2, service::Service};
+use hyper::{
+    body::Incoming,
+    server::conn::http2,
+    service::{Service, service_fn},
+};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::{Instant, sleep_until},
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{doors::Doors, room::full};
+use crate::{
+    config::Bounds,
+    listen::{Connection, GOODBYE, Guarded, Heads, WINDOW_BYTES, count_closure},
+    shutdown::Shutdown,
 };
 
-use super::doors::Doors;
-use crate::{config::Bounds, shutdown::Shutdown};
-
 /// Serves a connection to its end.
-pub(super) async fn serve<S>(stream: S, doors: Doors, bounds: Bounds, mut shutdown: Shutdown)
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+pub(super) async fn serve(connection: Connection, doors: Doors, bounds: Bounds, shutdown: Shutdown) {
+    let account = connection.account.clone();
+    let ended = serve_calls(connection, doors, bounds, shutdown).await;
+    count_closure(&account, ended.as_ref().err().map(|error| error as &(dyn Error + 'static)));
+}
+
+async fn serve_calls(
+    Connection { stream, account, .. }: Connection,
+    doors: Doors,
+    bounds: Bounds,
+    mut shutdown: Shutdown,
+) -> hyper::Result<()> {
     let calls = Arc::new(AtomicU64::new(0));
-    let counted = Counted { doors, calls: Arc::clone(&calls) };
-    let mut connection = pin!(http(&bounds).serve_connection(TokioIo::new(stream), counted));
+    let (counted, charged) = (Arc::clone(&calls), account.clone());
+    let service = service_fn(move |call: Request<Incoming>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let admitted = charged.admit(call).map(|(call, charge)| (doors.call(call), charge));
+        let account = charged.clone();
+        async move {
+            Ok::<_, Infallible>(match admitted {
+                Ok((answering, charge)) => {
+                    let Ok(answer) = answering.await;
+                    charge.answer_anyway(answer)
+                }
+                Err(_) => account.refuse(full().into_http()),
+            })
+        }
+    });
+    let stream = Guarded::new(stream, account.clone(), Heads::default());
+    let mut connection = pin!(http(&bounds).serve_connection(TokioIo::new(stream), service));
 
     let mut seen = 0;
     let mut leaving = false;
@@ -38,11 +68,12 @@ where
     loop {
         tokio::select! {
             // How it ended is between the client and its network.
-            _ = connection.as_mut() => return,
+            ended = connection.as_mut() => return ended,
+            () = account.closed() => return timeout(GOODBYE, connection).await.unwrap_or(Ok(())),
             () = shutdown.begun(), if !leaving => {}
             () = sleep_until(deadline) => {
                 if leaving {
-                    return;
+                    return Ok(());
                 }
                 let made = calls.load(Ordering::Relaxed);
                 if made > seen {
@@ -56,7 +87,7 @@ where
         leaving = true;
         // Whoever has never called has no call to wait for, only the news that we part.
         let called = calls.load(Ordering::Relaxed) > 0;
-        deadline = Instant::now() + if called { bounds.drain } else { bounds.drain.min(GOODBYE) };
+        deadline = Instant::now() + if called { bounds.drain } else { bounds.drain.min(NEWS) };
     }
 }
 
@@ -65,6 +96,8 @@ fn http(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
     http.timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams)
         .max_header_list_size(u32::try_from(bounds.header_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(bounds.request)
         // A client that opens calls and takes them back at once, or makes us reset them, is shown the door.
@@ -73,26 +106,8 @@ fn http(bounds: &Bounds) -> http2::Builder<TokioExecutor> {
     http
 }
 
-/// The doors, and how many calls came to them on this connection.
-#[derive(Clone, Debug)]
-struct Counted {
-    doors: Doors,
-    calls: Arc<AtomicU64>,
-}
-
-impl Service<Request<Incoming>> for Counted {
-    type Response = <Doors as Service<Request<Incoming>>>::Response;
-    type Error = <Doors as Service<Request<Incoming>>>::Error;
-    type Future = <Doors as Service<Request<Incoming>>>::Future;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.doors.call(request)
-    }
-}
-
 /// How often a silent peer is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-const GOODBYE: Duration = Duration::from_millis(200);
+const NEWS: Duration = Duration::from_millis(200);
 /// Calls taken back before we got to them, or reset for a peer's mistakes, before the connection is given up.
 const MAX_RESETS: usize = 100;

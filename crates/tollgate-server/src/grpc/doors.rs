@@ -3,7 +3,6 @@
 use std::{convert::Infallible, fmt, pin::Pin, sync::Arc, time::Instant};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body, codegen::Service, server::NamedService};
@@ -22,6 +21,7 @@ use super::{
 use crate::{
     config::Bounds,
     http::bearer,
+    listen::Received,
     security::Access,
     telemetry::{Trace, Traces, Wire},
 };
@@ -48,7 +48,7 @@ struct Rare {
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type Door = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
+type Door = Box<dyn Fn(Request<Received>) -> Answering + Send + Sync>;
 
 impl Doors {
     pub(super) fn new(grpc: Grpc, bounds: Bounds) -> (Self, Reporter) {
@@ -78,7 +78,7 @@ impl Doors {
         (doors, reporter)
     }
 
-    fn answer(&self, mut request: Request<Incoming>, room: &Arc<Room>) -> Result<Answering, Status> {
+    fn answer(&self, mut request: Request<Received>, room: &Arc<Room>) -> Result<Answering, Status> {
         let path = request.uri().path();
         let service = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
         // Health is nobody's secret, and those who look after it seldom carry tokens.
@@ -107,12 +107,12 @@ impl Doors {
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Doors {
+impl hyper::service::Service<Request<Received>> for Doors {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Received>) -> Answering {
         let began = Instant::now();
         let Some(room) = Room::take(&self.calls) else { return refuse(full()) };
         // Health and reflection are no decisions.
@@ -177,7 +177,7 @@ fn reflection() -> Reflection<'static> {
 
 fn door<S>(service: S) -> (&'static str, Door)
 where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + NamedService,
+    S: Service<Request<Received>, Response = Response<Body>, Error = Infallible> + NamedService,
     S: Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
 {

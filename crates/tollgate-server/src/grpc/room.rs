@@ -13,10 +13,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
+
+use crate::listen::{NoRoom, Received};
 
 /// The room that one call has taken; given back when it is dropped.
 #[derive(Debug)]
@@ -56,13 +58,13 @@ fn too_long() -> Status {
 
 /// The body of a call, which takes room as it comes in.
 pub(super) struct Measured {
-    body: Incoming,
+    body: Received,
     bytes: usize,
     room: Arc<Room>,
 }
 
 impl Measured {
-    pub(super) fn new(body: Incoming, room: Arc<Room>) -> Self {
+    pub(super) fn new(body: Received, room: Arc<Room>) -> Self {
         Self { body, bytes: 0, room }
     }
 }
@@ -75,7 +77,8 @@ impl Body for Measured {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else { return Poll::Ready(None) };
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else { return Poll::Ready(None) };
+        let frame = frame.map_err(|error| if error.is::<NoRoom>() { full().into() } else { error })?;
         if let Some(data) = frame.data_ref() {
             self.bytes += data.len();
             // A call has one message; whoever sends more would take all the room there is.

@@ -18,6 +18,7 @@ use crate::{
     engine::{Answer, AskError, Asked, Engine, Question},
     fields::Fields,
     security::Pass,
+    wiring::small,
 };
 
 /// Answers Envoy by the rules in force.
@@ -40,7 +41,8 @@ impl RateLimitService for Limits {
         if pass.is_some_and(|pass| !pass.covers(&request.get_ref().domain)) {
             return Err(Status::permission_denied("the token is not for this domain"));
         }
-        self.answer(request.get_ref()).await.map(Response::new)
+        let request = request.into_inner();
+        small(self.engine.store(), || self.answer(&request)).await.map(Response::new)
     }
 }
 

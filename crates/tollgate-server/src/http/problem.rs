@@ -9,7 +9,7 @@ use hyper::{
 use serde::Serialize;
 
 use super::Reply;
-use crate::engine::AskError;
+use crate::{engine::AskError, listen::NoRoom};
 
 /// What went wrong with a request, or why it is refused.
 #[derive(Debug, Serialize)]
@@ -84,6 +84,12 @@ impl Problem {
         let detail = "the store cannot decide at the moment; ask again soon";
         let header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
         Self { kind, header, ..Self::new(status, "There is no decision", detail) }
+    }
+
+    /// The connection holds too much for a longer body.
+    pub(crate) fn no_room(detail: &NoRoom) -> Self {
+        let header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
+        Self { header, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "There is no room", detail.to_string()) }
     }
 
     /// As a response.

@@ -16,7 +16,7 @@ use super::{
     body::{Body, Op},
     guard, render,
 };
-use crate::{config::Bounds, engine::Question, telemetry::Wire};
+use crate::{config::Bounds, engine::Question, listen::NoRoom, telemetry::Wire, wiring::small};
 
 impl Http {
     /// Whatever is asked, there is an answer. Listeners call it for everything that arrives; so do tests and fuzzers, for
@@ -49,7 +49,7 @@ impl Http {
             "/v1/auth" if auth::is_asking(&head.method) => {
                 let pass = self.admit(&head.headers)?;
                 self.admit_proxy(&head.headers)?;
-                self.auth(&head, peer, &pass).await
+                small(self.0.engine.store(), || self.auth(&head, peer, &pass)).await
             }
             "/v1/auth" => Err(Problem::method("GET")),
             "/v1/openapi.json" if is_reading(&head.method) => Ok(openapi()),
@@ -60,7 +60,7 @@ impl Http {
                     guard::refuse_forms(&head.headers)?;
                     let pass = self.admit(&head.headers)?;
                     let bytes = collect(body, bounds).await?;
-                    self.decide(op, &bytes, &pass).await
+                    small(self.0.engine.store(), || self.decide(op, &bytes, &pass)).await
                 }
                 Some(_) => Err(Problem::method("POST")),
                 None => Err(Problem::not_found(path)),
@@ -129,6 +129,7 @@ pub(crate) async fn collect(body: impl Carried, bounds: Bounds) -> Result<Bytes,
     match timeout(bounds.request, Limited::new(body, bounds.body_bytes).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(bounds.body_bytes)),
+        Ok(Err(error)) if error.is::<NoRoom>() => Err(Problem::no_room(&NoRoom)),
         Ok(Err(_)) => Err(Problem::bad_request("the body ended too early")),
         Err(_) => {
             Err(Problem::new(http::StatusCode::REQUEST_TIMEOUT, "The request took too long", "send it in one go"))

@@ -22,24 +22,32 @@ use tokio::{
 };
 
 /// How far the requests of one connection have come. Clones tell the same.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Heads(Arc<Counts>);
+#[derive(Clone, Debug)]
+pub(crate) struct Heads(Arc<Counts>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     ended: AtomicU64,
+    /// The first head with a bare line feed.
+    bare: AtomicU64,
     answered: AtomicU64,
     /// HTTP/2: many requests at once, and other things between them.
     is_shared: AtomicBool,
 }
 
 impl Heads {
-    /// A head is complete, and its request is under way.
-    pub(super) fn ended(&self, version: Version) {
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    /// A head is complete, and its request is under way; whether it had a bare line feed.
+    pub(super) fn ended(&self, version: Version) -> bool {
+        let head = self.0.ended.fetch_add(1, Ordering::Relaxed);
         if version == Version::HTTP_2 {
             self.0.is_shared.store(true, Ordering::Relaxed);
         }
+        head == self.0.bare.load(Ordering::Relaxed)
+    }
+
+    /// This head, counted from 0, has a bare line feed.
+    pub(super) fn is_bare(&self, head: u64) {
+        self.0.bare.store(head, Ordering::Relaxed);
     }
 
     /// Its request is answered.
@@ -60,6 +68,17 @@ impl Heads {
     /// Whether bytes that come now begin a head.
     fn is_resting(&self) -> bool {
         !self.are_shared() && self.count() == self.0.answered.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Heads {
+    fn default() -> Self {
+        Self(Arc::new(Counts {
+            ended: AtomicU64::new(0),
+            bare: AtomicU64::new(u64::MAX),
+            answered: AtomicU64::new(0),
+            is_shared: AtomicBool::new(false),
+        }))
     }
 }
 

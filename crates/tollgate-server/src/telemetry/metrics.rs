@@ -41,6 +41,12 @@ pub struct Telemetry {
     pub refused_tokens: Family<WireLabels, Counter>,
     /// Connections turned away because there were too many, by wire.
     pub refused_connections: Family<WireLabels, Counter>,
+    /// Connections closed for abuse, by wire and reason.
+    pub closed_connections: Family<ClosureLabels, Counter>,
+    /// Bytes that requests under way and answers not yet sent hold, by wire; as of the last second.
+    pub pending_bytes: Family<WireLabels, Gauge>,
+    /// Requests refused because their connection held too much, by wire.
+    pub refused_requests: Family<WireLabels, Counter>,
     /// Reloads by outcome.
     pub reloads: Family<OutcomeLabels, Counter>,
     /// 1 while the rules in force are not those in the files.
@@ -84,6 +90,15 @@ struct FateLabels {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 pub struct WireLabels {
     wire: &'static str,
+}
+
+/// Which connections were closed for abuse.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+pub struct ClosureLabels {
+    /// On which wire.
+    pub wire: &'static str,
+    /// For what.
+    pub reason: &'static str,
 }
 
 /// How something ended.
@@ -160,6 +175,20 @@ impl Default for Telemetry {
         let refused_tokens: Family<WireLabels, Counter> = Family::default();
         registry.register("refused_tokens", "Tokens that were shown and are not known", refused_tokens.clone());
         registry.register("refused_connections", "Connections turned away: too many", refused_connections.clone());
+        let closed_connections: Family<ClosureLabels, Counter> = Family::default();
+        registry.register("closed_connections", "Connections closed for abuse, by reason", closed_connections.clone());
+        let pending_bytes: Family<WireLabels, Gauge> = Family::default();
+        registry.register(
+            "pending_bytes",
+            "Bytes charged for requests under way and answers not yet sent",
+            pending_bytes.clone(),
+        );
+        let refused_requests: Family<WireLabels, Counter> = Family::default();
+        registry.register(
+            "refused_requests",
+            "Requests refused because their connection had too many under way or unread",
+            refused_requests.clone(),
+        );
         registry.register("reloads", "Times the rule files were read, by outcome", reloads.clone());
         registry.register(
             "rules_stale",
@@ -184,6 +213,9 @@ impl Default for Telemetry {
             bad_requests,
             refused_tokens,
             refused_connections,
+            closed_connections,
+            pending_bytes,
+            refused_requests,
             reloads,
             stale_rules,
             undecided,

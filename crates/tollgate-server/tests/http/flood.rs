@@ -16,15 +16,15 @@ use tollgate_testkit::servers::{Process, wait_until};
 use crate::client::connect;
 
 /// A server in a process of its own, so that its memory is nobody else's.
-struct Crowded {
-    process: Process,
+pub(crate) struct Crowded {
+    pub(crate) process: Process,
     ports: [u16; 4],
 }
 
-const WIRES: [&str; 4] = ["http", "grpc", "resp", "admin"];
+pub(crate) const WIRES: [&str; 4] = ["http", "grpc", "resp", "admin"];
 
 impl Crowded {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let ports = [(); 4].map(|()| Process::free_port());
         let told = ports.map(|port| port.to_string()).join(",");
         let process =
@@ -38,12 +38,12 @@ impl Crowded {
         crowded
     }
 
-    fn address(&self, wire: usize) -> SocketAddr {
+    pub(crate) fn address(&self, wire: usize) -> SocketAddr {
         ([127, 0, 0, 1], self.ports[wire]).into()
     }
 
     /// What the metrics say, asked on a connection that is there already.
-    fn metric(&self, inside: &mut TcpStream, name: &str, wire: usize) -> f64 {
+    pub(crate) fn metric(&self, inside: &mut TcpStream, name: &str, wire: usize) -> f64 {
         // This form says where it ends.
         let says = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: application/openmetrics-text\r\n\r\n";
         let page = exchange(inside, says, b"# EOF\n");
@@ -68,7 +68,7 @@ fn half(wire: usize) -> Vec<u8> {
 }
 
 /// Somebody who behaves: what is sent, and what the answer has in it.
-fn manners(wire: usize) -> (&'static [u8], &'static [u8]) {
+pub(crate) fn manners(wire: usize) -> (&'static [u8], &'static [u8]) {
     match WIRES[wire] {
         "http" => (b"GET /v1/auth?cost=0 HTTP/1.1\r\nhost: localhost\r\n\r\n", b"\r\n\r\n"),
         "admin" => (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", b"alive\n"),
@@ -78,7 +78,7 @@ fn manners(wire: usize) -> (&'static [u8], &'static [u8]) {
     }
 }
 
-fn exchange(stream: &mut TcpStream, says: &[u8], until: &[u8]) -> String {
+pub(crate) fn exchange(stream: &mut TcpStream, says: &[u8], until: &[u8]) -> String {
     stream.write_all(says).unwrap();
     let mut heard = Vec::new();
     // HTTP/2 has more to say behind it.

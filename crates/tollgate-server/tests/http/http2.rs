@@ -33,6 +33,10 @@ impl Two {
         Self { requests, pings }
     }
 
+    pub(crate) async fn ping(&mut self) {
+        self.pings.ping(h2::Ping::opaque()).await.unwrap();
+    }
+
     pub(crate) async fn ask(&mut self, method: &str, uri: &str, body: &[u8]) -> Result<Heard, h2::Error> {
         self.ask_with(method, uri, &[], body).await
     }

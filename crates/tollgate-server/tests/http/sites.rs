@@ -112,7 +112,7 @@ fn by_name(server: SocketAddr, method: &str, path: &str, host: &str, body: &str)
 #[test]
 fn a_port_on_loopback_answers_to_names_of_this_machine_only() {
     let desk = Desk::new();
-    for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.1.2.3", "evil.example\u{202e}"] {
+    for host in ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.1.2.3"] {
         for (path, body) in CHANGES {
             by_name(desk.http, "POST", path, host, body).is_problem(403, "--allowed-hosts");
         }
@@ -121,6 +121,7 @@ fn a_port_on_loopback_answers_to_names_of_this_machine_only() {
         by_name(desk.admin, "POST", "/api/switches", host, r#"{"turn":"off"}"#).is_problem(403, "--allowed-hosts");
         assert_eq!(by_name(desk.admin, "GET", "/healthz", host, "").status, 200, "probes excepted");
     }
+    by_name(desk.http, "POST", "/v1/peek", "evil.example\u{202e}", U).is_problem(400, "the Host field");
     for host in ["localhost", "LocalHost:1", "127.0.0.1:8080", "127.8.8.8", "[::1]:8080"] {
         assert_eq!(by_name(desk.http, "POST", "/v1/peek", host, U).status, 200, "{host}");
     }
