@@ -163,7 +163,8 @@ fn a_burst_is_refused_where_the_algorithm_has_no_use_for_it() {
 #[test]
 fn a_refinement_of_another_algorithm_is_refused() {
     let quota = Quota::per_second(10);
-    let refinements: [(&str, &str, fn(Rule) -> Rule); 4] = [
+    type Refine = fn(Rule) -> Rule;
+    let refinements: [(&str, &str, Refine); 4] = [
         (".stepwise()", "token_bucket", Rule::stepwise),
         (".shaped()", "leaky_bucket", Rule::shaped),
         (".align(..)", "fixed_window", |rule| rule.align(Align::FirstRequest)),
