@@ -143,7 +143,7 @@ pub enum StoreError {
         max: usize,
     },
     /// More policies than the store can tell apart.
-    #[error("the store already holds {max} versions of policies; restart it, or change quotas less often")]
+    #[error("the store already holds {max} policies and versions of them; remove policies that are not needed")]
     TooManyPolicies {
         /// How many it can hold.
         max: usize,

@@ -5,9 +5,12 @@
 //!
 //! ```text
 //!   word 0   at    52 bits │ version, low 12 bits
-//!   word 1   used  52 bits │ version, high 3 bits │ hot 1 │ key length 5 │ beside 1 │ denied 1 │ taken 1
+//!   word 1   used  52 bits │ version, high 4 bits │ hot 1 │ key length + 1: 5 │ beside 1 │ denied 1
 //!   words 2–3   key, 16 bytes     or     second hash │ place of the key
 //! ```
+//!
+//! A version whose number does not fit 16 bits is written where `at` would be. The state of such a key always lies
+//! beside the table.
 
 use tollgate_core::{Micros, algorithm::Meter};
 
@@ -24,13 +27,22 @@ pub(crate) struct KeyWords {
     words: [u64; 2],
 }
 
-/// Which version of which policy a state was written under; a place in the shard's list.
+/// Which version of which policy a state was written under: a number that [`Versions`](crate::shard::Versions) of the
+/// shard has given out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct VersionId(pub(crate) u16);
+pub(crate) struct VersionId(pub(crate) u32);
 
 impl VersionId {
-    /// The highest number an entry can hold.
-    pub(crate) const LAST: Self = Self(0x7FFF);
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether it does not fit beside a state in the entry.
+    #[inline]
+    pub(crate) fn is_wide(self) -> bool {
+        u64::from(self.0) >= WIDE
+    }
 }
 
 impl KeyWords {
@@ -81,7 +93,7 @@ impl Entry {
 
     /// A new entry; a long key lies at `long_key` beside the table.
     pub(crate) fn new(key: KeyWords, long_key: Option<u32>, version: VersionId) -> Self {
-        let mut entry = Self([0, TAKEN | key.length << LENGTH_SHIFT, key.words[0], key.words[1]]);
+        let mut entry = Self([0, (key.length + 1) << LENGTH_SHIFT, key.words[0], key.words[1]]);
         if let Some(place) = long_key {
             entry.0[3] = u64::from(place);
         }
@@ -91,28 +103,32 @@ impl Entry {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0[1] & TAKEN == 0
+        self.0[1] & LENGTH == 0
     }
 
-    /// Whether this is that key under that version, beyond doubt. The common question, in three comparisons.
+    /// Whether this is that short key, beyond doubt.
     #[inline]
-    pub(crate) fn is_short(&self, key: KeyWords, VersionId(version): VersionId) -> bool {
-        let version = u64::from(version);
-        let tag = self.0[0] >> 52 | (self.0[1] >> 52 & 0x9F7) << 12;
-        let wanted = version | key.length << 16 | 0x80_0000;
-        self.0[2] == key.words[0] && self.0[3] == key.words[1] && tag == wanted && key.length != LONG
+    pub(crate) fn is_short(&self, key: KeyWords) -> bool {
+        let length = (self.0[1] & LENGTH) ^ (key.length + 1) << LENGTH_SHIFT;
+        // One question to the branch predictor rather than three.
+        (self.0[2] ^ key.words[0]) | (self.0[3] ^ key.words[1]) | length == 0
     }
 
     /// Whether this is that key, as far as the entry can tell: certain for short keys.
     #[inline]
     pub(crate) fn may_be(&self, key: KeyWords) -> bool {
-        let long = self.0[1] >> LENGTH_SHIFT & 31 == LONG;
-        self.0[2] == key.words[0] && (long || self.0[3] == key.words[1]) && self.0[1] >> LENGTH_SHIFT & 31 == key.length
+        self.0[2] == key.words[0] && (key.is_long() || self.0[3] == key.words[1]) && self.length() == key.length + 1
+    }
+
+    /// The length of its key plus one; 0 if there is none.
+    #[inline]
+    fn length(&self) -> u64 {
+        (self.0[1] & LENGTH) >> LENGTH_SHIFT
     }
 
     /// Where a long key lies.
     pub(crate) fn long_key(&self) -> Option<u32> {
-        (self.0[1] >> LENGTH_SHIFT & 31 == LONG).then_some(low_half(self.0[3]))
+        (self.length() == LONG + 1).then_some(low_half(self.0[3]))
     }
 
     pub(crate) fn set_long_key(&mut self, place: u32) {
@@ -121,20 +137,27 @@ impl Entry {
 
     /// The key as it was looked up. (Of a long one the last word is its place, which is no part of it.)
     pub(crate) fn key(&self) -> KeyWords {
-        let length = self.0[1] >> LENGTH_SHIFT & 31;
+        let length = self.length().saturating_sub(1);
         KeyWords { length, words: [self.0[2], if length == LONG { 0 } else { self.0[3] }] }
     }
 
     #[inline]
     pub(crate) fn version(&self) -> VersionId {
-        let bits = self.0[0] >> 52 | (self.0[1] >> 52 & 0x7) << 12;
-        VersionId(u16::try_from(bits).unwrap_or(0))
+        match self.0[0] >> 52 | (self.0[1] >> 52 & 0xF) << 12 {
+            WIDE => VersionId(low_half(self.0[0])),
+            #[allow(clippy::cast_possible_truncation, reason = "16 bits")]
+            narrow => VersionId(narrow as u32),
+        }
     }
 
-    pub(crate) fn set_version(&mut self, VersionId(version): VersionId) {
-        let version = u64::from(version) & u64::from(VersionId::LAST.0);
-        self.0[0] = self.0[0] & NUMBER | version << 52;
-        self.0[1] = self.0[1] & !(0x7 << 52) | (version >> 12) << 52;
+    /// A [wide](VersionId::is_wide) one takes the place of a state, which the caller then puts beside the table.
+    pub(crate) fn set_version(&mut self, version: VersionId) {
+        if version.is_wide() {
+            self.0[0] = u64::from(version.0);
+        }
+        let bits = u64::from(version.0).min(WIDE);
+        self.0[0] = self.0[0] & NUMBER | bits << 52;
+        self.0[1] = self.0[1] & !(0xF << 52) | (bits >> 12) << 52;
     }
 
     /// The state, if it is the kind that fits.
@@ -151,6 +174,7 @@ impl Entry {
     #[inline]
     pub(crate) fn set_meter(&mut self, meter: Meter) {
         debug_assert!(meter.at.0 <= NUMBER && meter.used <= NUMBER, "{meter:?} fits 52 bits");
+        debug_assert!(!self.version().is_wide(), "the number of the version is where the state would be");
         self.0[0] = self.0[0] & !NUMBER | meter.at.0 & NUMBER;
         self.0[1] = self.0[1] & !(NUMBER | BESIDE) | meter.used & NUMBER;
     }
@@ -189,13 +213,15 @@ fn low_half(word: u64) -> u32 {
 pub(crate) const INLINE: usize = 16;
 
 const NUMBER: u64 = (1 << 52) - 1;
-const LENGTH_SHIFT: u32 = 56;
+const HOT: u64 = 1 << 56;
+const LENGTH_SHIFT: u32 = 57;
+const LENGTH: u64 = 31 << LENGTH_SHIFT;
 /// The length of a key that is kept elsewhere.
-const LONG: u64 = 31;
-const HOT: u64 = 1 << 55;
-const BESIDE: u64 = 1 << 61;
-const DENIED: u64 = 1 << 62;
-const TAKEN: u64 = 1 << 63;
+const LONG: u64 = 30;
+const BESIDE: u64 = 1 << 62;
+const DENIED: u64 = 1 << 63;
+/// What stands for all versions from this number on.
+const WIDE: u64 = 0xFFFF;
 
 #[cfg(test)]
 mod tests {
@@ -210,16 +236,15 @@ mod tests {
     #[test]
     fn everything_put_in_comes_out_again() {
         let key = KeyWords::of(b"203.0.113.195", || unreachable!("short"));
-        for version in [0, 1, 0xFFF, 0x1000, VersionId::LAST.0] {
+        for version in [0, 1, 0xFFF, 0x1000, 0xFFFE] {
             let mut entry = Entry::new(key, None, VersionId(version));
             let most = Meter { at: Micros(NUMBER), used: NUMBER };
             entry.set_meter(most);
             entry.mark_denied();
             entry.set_hot(true);
-            assert!(entry.is_hot() && entry.is_short(key, VersionId(version)));
+            assert!(entry.is_hot() && entry.is_short(key));
             entry.set_hot(false);
-            assert!(!entry.is_hot() && entry.is_short(key, VersionId(version)));
-            assert!(!entry.is_short(key, VersionId(version ^ 0x1000)));
+            assert!(!entry.is_hot() && entry.is_short(key));
             assert_eq!(entry.meter(), Some(most));
             assert_eq!(entry.version(), VersionId(version));
             assert_eq!(entry.key(), key);
@@ -230,6 +255,24 @@ mod tests {
             assert_eq!(entry.version(), VersionId(version));
             entry.set_meter(Meter { at: Micros(7), used: 9 });
             assert_eq!(entry.meter(), Some(Meter { at: Micros(7), used: 9 }));
+        }
+    }
+
+    /// A number beyond 16 bits is kept while the state is beside the table, and gives its place up for a small one.
+    #[test]
+    fn wide_versions_are_kept_beside_a_state() {
+        let key = KeyWords::of(b"203.0.113.195", || unreachable!("short"));
+        for version in [0xFFFF, 0x1_0000, 1 << 24, u32::MAX] {
+            let mut entry = Entry::new(key, None, VersionId(1));
+            entry.set_meter(Meter { at: Micros(NUMBER), used: NUMBER });
+            entry.set_version(VersionId(version));
+            entry.set_beside(7);
+            assert!(entry.version().is_wide() && entry.version() == VersionId(version));
+            assert_eq!((entry.meter(), entry.beside(), entry.key()), (None, Some(7), key));
+            assert!(entry.is_short(key) && !entry.is_hot() && !entry.is_empty());
+            entry.set_version(VersionId(3));
+            entry.set_meter(Meter { at: Micros(7), used: 9 });
+            assert_eq!((entry.version(), entry.meter()), (VersionId(3), Some(Meter { at: Micros(7), used: 9 })));
         }
     }
 

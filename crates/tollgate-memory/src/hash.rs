@@ -54,7 +54,7 @@ impl KeyHasher {
     /// What a policy adds to its keys.
     #[inline]
     pub(crate) fn salt(&self, PolicyId(policy): PolicyId) -> Salt {
-        Salt(self.first.with ^ u64::from(policy) << 32)
+        Salt(self.first.with ^ policy.rotate_left(32))
     }
 
     /// The hash of a key under a policy whose salt is at hand.
@@ -100,7 +100,7 @@ const TURN: u32 = 29;
 mod tests {
     use super::*;
 
-    fn hash(hasher: &KeyHasher, policy: u16, key: &str) -> u64 {
+    fn hash(hasher: &KeyHasher, policy: u64, key: &str) -> u64 {
         hasher.hash(PolicyId(policy), hasher.words_of(key.as_bytes()))
     }
 

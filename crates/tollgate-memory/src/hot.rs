@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{Metered, Micros, Policy, RuleDecision, Take, algorithm::Meter};
 
 use crate::{
-    entry::{KeyWords, VersionId},
+    entry::KeyWords,
+    policies::Serial,
     seqlock::{SeqLock, Stamp},
 };
 
@@ -42,7 +43,7 @@ struct Slot {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HotKey {
     pub(crate) words: KeyWords,
-    pub(crate) version: VersionId,
+    pub(crate) version: Serial,
     pub(crate) meter: Meter,
 }
 
@@ -174,7 +175,8 @@ impl Hot {
     }
 
     /// Takes everybody of one shard home.
-    pub(crate) fn move_all_out(&self, shard: usize) -> impl Iterator<Item = HotKey> + '_ {
+    #[cfg(test)]
+    fn move_all_out(&self, shard: usize) -> impl Iterator<Item = HotKey> + '_ {
         let own = self.slots.chunks_exact(WAYS).skip(shard).step_by(self.shards);
         own.flatten().filter_map(|slot| {
             slot.away.store(0, Ordering::Relaxed);
@@ -284,19 +286,33 @@ impl HotKey {
     }
 
     fn from([first, last, tag, at, used]: [u64; 5]) -> Option<Self> {
-        let version = VersionId(u16::try_from(tag >> 8 & 0xFFFF).unwrap_or(0));
+        let version = Serial(tag >> Tag::SHIFT);
         let meter = Meter { at: Micros(at), used };
         (tag != 0).then(|| Self { words: KeyWords::from_parts(tag & 0xFF, [first, last]), version, meter })
     }
 }
 
-/// A version as slots have it: in one word with the length of the key, and a bit that says that the slot is taken.
+/// A version as slots have it: in one word with the length of the key. Serial numbers begin with 1, so the word of a slot
+/// that is taken is not 0. They are never used twice and have 56 bits, so a tag never comes to mean another version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
-    pub(crate) fn new(VersionId(version): VersionId) -> Self {
-        Self(1 << 24 | u64::from(version) << 8)
+    const SHIFT: u32 = 8;
+    /// A tag that no slot ever has, empty ones included, whatever the length of the key.
+    pub(crate) const NONE: u64 = 1 << (Self::SHIFT - 1);
+
+    pub(crate) fn new(Serial(serial): Serial) -> Self {
+        Self(serial << Self::SHIFT)
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.0
     }
 
     #[inline(always)]
@@ -337,11 +353,11 @@ mod tests {
 
     fn key(name: &[u8], used: u64) -> HotKey {
         let meter = Meter { at: Micros(2), used };
-        HotKey { words: KeyWords::of(name, || unreachable!("short")), version: VersionId(3), meter }
+        HotKey { words: KeyWords::of(name, || unreachable!("short")), version: Serial(3), meter }
     }
 
-    fn wanted(name: &[u8], version: u16) -> WantedKey {
-        WantedKey::new(0, key(name, 0).words, Tag::new(VersionId(version)))
+    fn wanted(name: &[u8], version: u64) -> WantedKey {
+        WantedKey::new(0, key(name, 0).words, Tag::new(Serial(version)))
     }
 
     #[test]
@@ -365,7 +381,7 @@ mod tests {
     fn keys_in_far_slots_are_found() {
         let hot = Hot::new(1, 1);
         let is_nowhere = |name: &[u8], hash| {
-            matches!(hot.visit(WantedKey::new(hash, key(name, 0).words, Tag::new(VersionId(3)))), Visit::Nowhere)
+            matches!(hot.visit(WantedKey::new(hash, key(name, 0).words, Tag::new(Serial(3)))), Visit::Nowhere)
         };
         let names: [&[u8]; WAYS] = [b"a", b"b", b"c", b"d"];
         // All four have the same home.
@@ -376,7 +392,7 @@ mod tests {
             assert!(!is_nowhere(name, hash(number)));
         }
         assert!(is_nowhere(b"e", hash(5)));
-        let fourth = WantedKey::new(hash(4), key(b"d", 0).words, Tag::new(VersionId(3)));
+        let fourth = WantedKey::new(hash(4), key(b"d", 0).words, Tag::new(Serial(3)));
         assert_eq!(hot.move_out(fourth), Some(key(b"d", 4).meter));
         assert!(is_nowhere(b"d", hash(4)) && !is_nowhere(b"c", hash(3)));
         assert_eq!(hot.move_all_out(0).count(), 3);
@@ -401,6 +417,19 @@ mod tests {
         let hot = Hot::new(1, 1);
         let _ = hot.move_in(0, key(b"a", 7));
         assert_eq!(hot.move_out(wanted(b"a", 4)), None);
+    }
+
+    /// The empty key has no bits of its own, and an empty slot has none either.
+    #[test]
+    fn a_superseded_version_matches_no_slot() {
+        let hot = Hot::new(1, 1);
+        let none = |name: &[u8]| WantedKey::new(0, key(name, 0).words, Tag::from_word(Tag::NONE));
+        for name in [&b""[..], b"a", b"sixteen bytes ..."[..16].as_ref()] {
+            assert!(!matches!(hot.visit(none(name)), Visit::Here(_)));
+            assert_eq!(hot.move_in(0, key(name, 7)), None);
+            assert!(!matches!(hot.visit(none(name)), Visit::Here(_)));
+            assert_eq!(hot.look_at(none(name)), None);
+        }
     }
 
     #[test]

@@ -8,48 +8,53 @@
 //! that is being limited: whoever could push those out could lift his own limit. If only such are found, the
 //! newcomer is counted together with all others in that plight.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tollgate_core::{
-    Block, Carry, Decision, Metered, Micros, Party, Policy, RuleDecision, Source, Subject, Take, Verb, Verdict,
+    Block, Decision, Metered, Micros, Party, Policy, RuleDecision, Subject, Take, Verb, Verdict,
     algorithm::{Meter, State},
     take_together,
 };
 
 use crate::{
-    entry::{Entry, KeyWords, VersionId},
+    entry::{Entry, KeyWords},
     hash::KeyHasher,
     hot::{Hot, SET_KEYS},
-    policies::{Policies, PolicyId},
+    policies::{Handle, VersionNode},
     slab::Slab,
     stats::Stats,
     table::{Place, Table},
 };
 
 mod keep;
+mod migrate;
+mod overflow;
 mod room;
 mod together;
+mod versions;
 mod warm;
 
+use overflow::{Overflow, OverflowId};
 pub(crate) use together::{Home, Out};
+pub(crate) use versions::{Held, Versions};
 
 #[derive(Debug)]
 pub(crate) struct Shard {
     table: Table,
     subjects: Slab<Subject>,
     long_keys: Slab<Box<[u8]>>,
-    pub(crate) policies: Policies,
+    versions: Versions,
     /// Bytes that subjects and long keys point to.
     heap: usize,
     /// Where the next look for keys to let go of begins.
     hand: usize,
+    /// Where the next look for keys of superseded versions begins.
+    migrated: usize,
     /// Keys for which there was no room, counted together per policy.
-    overflow: Vec<(VersionId, Subject)>,
+    overflow: HashMap<OverflowId, Overflow>,
     budget: usize,
     decisions: u32,
     hasher: KeyHasher,
-    /// Which of the shards this is.
-    number: usize,
     hot: Arc<Hot>,
     sets: Box<[HotSet]>,
     pub(crate) stats: Stats,
@@ -80,9 +85,7 @@ impl HotSet {
 /// A key on its way through the store: hashed once.
 #[derive(Clone, Copy)]
 pub(crate) struct Hashed<'a> {
-    pub(crate) policy: PolicyId,
-    /// Which version is meant, where versions stand beside each other; else it is the newest.
-    pub(crate) beside: Option<VersionId>,
+    pub(crate) policy: &'a Handle,
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
     pub(crate) words: KeyWords,
@@ -90,9 +93,9 @@ pub(crate) struct Hashed<'a> {
 
 impl<'a> Hashed<'a> {
     #[inline(always)]
-    pub(crate) fn new(hasher: &KeyHasher, policy: PolicyId, beside: Option<VersionId>, key: &'a [u8]) -> Self {
+    pub(crate) fn new(hasher: &KeyHasher, policy: &'a Handle, key: &'a [u8]) -> Self {
         let words = hasher.words_of(key);
-        Self { policy, beside, key, hash: hasher.hash(policy, words), words }
+        Self { policy, key, hash: hasher.hash(policy.id, words), words }
     }
 
     #[inline]
@@ -103,56 +106,49 @@ impl<'a> Hashed<'a> {
 
 /// Deciding
 impl Shard {
-    pub(crate) fn new(number: usize, budget: usize, hasher: KeyHasher, hot: Arc<Hot>) -> Self {
+    pub(crate) fn new(budget: usize, hasher: KeyHasher, hot: Arc<Hot>) -> Self {
         Self {
             table: Table::new(),
             subjects: Slab::new(),
             long_keys: Slab::new(),
-            policies: Policies::default(),
+            versions: Versions::default(),
             heap: 0,
             hand: 0,
-            overflow: Vec::new(),
+            migrated: 0,
+            overflow: HashMap::new(),
             budget,
             decisions: 0,
             hasher,
             sets: vec![HotSet::EMPTY; hot.sets_each()].into(),
-            number,
             hot,
             stats: Stats::default(),
         }
-    }
-
-    /// Adds a version of a policy. Hot keys are counted under the newest version only, so they come home first.
-    pub(crate) fn install(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>, carry: Carry) -> Option<PolicyId> {
-        // Keys of a policy that is new cannot be hot.
-        if known.is_some() {
-            self.take_all_home();
-        }
-        self.policies.install(policy, known, carry)
-    }
-
-    /// Adds a version that replaces none, so that hot keys can stay where they are.
-    pub(crate) fn install_beside(&mut self, policy: &Arc<Policy>, known: Option<PolicyId>) -> Option<PolicyId> {
-        self.policies.install_beside(policy, known)
     }
 
     /// The common case: a take under one meter, for a key that is known and that nobody waits for. `None` if it is
     /// another case; then nothing has happened yet.
     #[inline(always)]
     pub(crate) fn take_known(&mut self, key: &Hashed<'_>, take: &Take, now: Micros) -> Option<RuleDecision> {
+        let newest;
+        let version = if key.policy.version.is_current() {
+            &*key.policy.version
+        } else {
+            newest = key.policy.head.newest();
+            &*newest.version
+        };
         let index = if key.words.is_long() {
             self.find(key)?
         } else {
-            let (meant, _) = self.policies.meant(key.policy, key.beside);
-            self.table.find(key.place(), |entry| entry.is_short(key.words, meant))?
+            let versions = &self.versions;
+            let is_it = |entry: &Entry| entry.is_short(key.words) && versions.serial(entry.version()) == version.serial;
+            self.table.find(key.place(), is_it)?
         };
-        let (meant, policy) = self.policies.meant(key.policy, key.beside);
         let entry = self.table.get_mut(index);
         if entry.is_hot() {
             return None; // it was missed by a hair; take it home first
         }
-        let mut meter = entry.meter().filter(|_| entry.version() == meant)?;
-        let Metered { rule, changed, promised } = policy.take_metered(&mut meter, take, now)?;
+        let mut meter = entry.meter().filter(|_| self.versions.serial(entry.version()) == version.serial)?;
+        let Metered { rule, changed, promised } = version.policy.take_metered(&mut meter, take, now)?;
         if let Some(promised) = promised {
             let waiting = waited_for(meter, promised);
             if !self.make_room_beside(&waiting, now) {
@@ -167,8 +163,9 @@ impl Shard {
         } else if matches!(rule.verdict, Verdict::Deny { .. }) {
             entry.mark_denied();
         }
-        if !key.words.is_long() {
-            self.consider_hot(index, key, meant, meter);
+        // A handle of a superseded version finds no key in a hot slot.
+        if !key.words.is_long() && key.policy.version.is_current() {
+            self.consider_hot(index, key, version.serial, meter);
         }
         self.decisions = self.decisions.wrapping_add(1);
         if self.decisions.is_multiple_of(LOOK_EVERY) {
@@ -191,10 +188,9 @@ impl Shard {
     #[inline]
     fn find(&mut self, key: &Hashed<'_>) -> Option<usize> {
         let words = key.words;
-        let (meant, _) = self.policies.meant(key.policy, key.beside);
         let found = self.table.find(key.place(), |entry| {
             entry.may_be(words)
-                && (entry.version() == meant || self.policies.id(entry.version()) == key.policy)
+                && self.versions.policy_id(entry.version()) == key.policy.id
                 && (!words.is_long() || self.is_long_key(entry, key.key))
         });
         if let Some(index) = found
@@ -210,20 +206,30 @@ impl Shard {
     }
 
     fn decide_known(&mut self, index: usize, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let (meant, policy) = self.policies.meant(key.policy, key.beside);
-        let policy = Arc::clone(policy);
-        if self.table.get(index).version() == meant
-            && let Some(meter) = self.table.get(index).meter()
+        let meant = self.meant(index, key);
+        let policy = &meant.version.policy;
+        let entry = self.table.get(index);
+        if self.versions.serial(entry.version()) == meant.version.serial
+            && let Some(meter) = entry.meter()
         {
-            return self.decide_metered(index, meter, &policy, verb, now);
+            return self.decide_metered(index, meter, policy, verb, now);
         }
-        let mut subject = self.check_out(index, meant, now);
+        let mut subject = self.check_out(index, key.policy, &meant, now);
         let step = policy.decide(&mut subject, verb, now);
-        self.check_in(index, subject, &policy, now);
+        self.check_in(index, subject, policy, now);
         if !step.changed && index < self.table.slots() {
             mark_if_denied(self.table.get_mut(index), &step.decision);
         }
         step.decision
+    }
+
+    /// The version that a known key is decided under. The one it is counted under is at hand, and mostly the one.
+    fn meant(&self, index: usize, key: &Hashed<'_>) -> Arc<VersionNode> {
+        let (asked, id) = (&key.policy.version, self.table.get(index).version());
+        match self.versions.held(id) {
+            Some(held) if held.node.version.serial == asked.serial && asked.is_current() => Arc::clone(&held.node),
+            _ => key.policy.meant(),
+        }
     }
 
     /// Any verb for a key whose state stands in its entry, without touching the heap unless it has to leave it.
@@ -261,13 +267,11 @@ impl Shard {
     }
 
     fn decide_new(&mut self, key: &Hashed<'_>, verb: &Verb, now: Micros) -> Decision {
-        let (meant, policy) = self.policies.meant(key.policy, key.beside);
-        let policy = Arc::clone(policy);
-        if matches!(verb, Verb::Release(_) | Verb::Heartbeat(_))
-            && self.overflow.iter().any(|(version, _)| *version == meant)
-        {
+        let meant = key.policy.meant();
+        let policy = &meant.version.policy;
+        if matches!(verb, Verb::Release(_) | Verb::Heartbeat(_)) && self.overflow.contains_key(&OverflowId::of(key)) {
             // The lease may have been taken when there was no room for the key.
-            return self.decide_overflow(meant, &policy, verb, now);
+            return self.decide_overflow(key, &meant, verb, now);
         }
         let mut subject = policy.fresh();
         let step = policy.decide(&mut subject, verb, now);
@@ -275,7 +279,7 @@ impl Shard {
             return step.decision;
         }
         if self.make_room(key.key.len(), &subject, now) {
-            self.insert(key, subject, now);
+            self.insert(key, &meant, subject, now);
             return step.decision;
         }
         if let Verb::Block { .. } = verb {
@@ -283,26 +287,10 @@ impl Shard {
             if self.table.is_full() {
                 self.resize(self.table.grown());
             }
-            self.insert(key, subject, now);
+            self.insert(key, &meant, subject, now);
             return step.decision;
         }
-        self.decide_overflow(meant, &policy, verb, now)
-    }
-
-    fn decide_overflow(&mut self, version: VersionId, policy: &Policy, verb: &Verb, now: Micros) -> Decision {
-        let mut decision = policy.decide(self.overflow_of(version, policy), verb, now).decision;
-        decision.source = Source::Overflow;
-        self.stats.overflowed += 1;
-        decision
-    }
-
-    fn overflow_of(&mut self, version: VersionId, policy: &Policy) -> &mut Subject {
-        let known = self.overflow.iter().position(|(known, _)| *known == version);
-        let place = known.unwrap_or_else(|| {
-            self.overflow.push((version, policy.fresh()));
-            self.overflow.len() - 1
-        });
-        &mut self.overflow[place].1
+        self.decide_overflow(key, &meant, verb, now)
     }
 }
 
@@ -330,8 +318,8 @@ fn mark_if_denied(entry: &mut Entry, decision: &Decision) {
     }
 }
 
-fn hash_entry(entry: &Entry, policies: &Policies, hasher: &KeyHasher) -> u64 {
-    hasher.hash(policies.id(entry.version()), entry.key())
+fn hash_entry(entry: &Entry, versions: &Versions, hasher: &KeyHasher) -> u64 {
+    hasher.hash(versions.policy_id(entry.version()), entry.key())
 }
 
 #[inline]

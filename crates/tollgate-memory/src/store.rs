@@ -23,6 +23,7 @@ use crate::{
     clock::{Clock, SystemClock},
     hash::KeyHasher,
     hot::{Hot, SET_BYTES, SET_KEYS},
+    policies::Policies,
     shard::{Hashed, Shard},
 };
 
@@ -38,6 +39,9 @@ struct Inner<C> {
     /// The busiest keys, decided about without a lock.
     hot: Arc<Hot>,
     shards: Box<[Padded]>,
+    policies: Policies,
+    /// The shard whose keys are migrated next.
+    migrating: Mutex<usize>,
     hasher: KeyHasher,
     clock: C,
     budget: usize,
@@ -75,12 +79,13 @@ impl<C: Clock> MemoryStore<C> {
         let sets = (budget / HOT_SHARE / SET_BYTES).min(HOT_KEYS / usize::from(SET_KEYS) / shards);
         let sets = if sets == 0 { 0 } else { 1 << sets.ilog2() };
         let hot = Arc::new(Hot::new(shards, sets));
-        let shard = |number| {
+        let shard = |_| {
             let budget = budget - hot.bytes() / shards;
-            Padded(Mutex::new(Shard::new(number, budget, hasher.clone(), Arc::clone(&hot))))
+            Padded(Mutex::new(Shard::new(budget, hasher.clone(), Arc::clone(&hot))))
         };
         let shards = (0..shards).map(shard).collect();
-        Self { inner: Arc::new(Inner { hot, shards, hasher, clock, budget: config.budget_bytes }) }
+        let (policies, migrating) = (Policies::new(), Mutex::new(0));
+        Self { inner: Arc::new(Inner { hot, shards, policies, migrating, hasher, clock, budget: config.budget_bytes }) }
     }
 
     /// Decides at once, without a runtime. See [`Store::decide`].
@@ -112,7 +117,7 @@ impl<C: Clock> MemoryStore<C> {
         if key.len() > MAX_KEY_BYTES {
             return Err(StoreError::KeyTooLong { found: key.len(), max: MAX_KEY_BYTES });
         }
-        Ok(Hashed::new(&self.inner.hasher, ask.policy.id, ask.policy.beside, key))
+        Ok(Hashed::new(&self.inner.hasher, &ask.policy.handle, key))
     }
 
     #[inline]
@@ -130,12 +135,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     type Policy = InstalledPolicy;
 
     fn install(&self, policy: Policy, carry: Carry) -> Result<InstalledPolicy, StoreError> {
-        self.install_as(policy, |shard, policy, known| shard.install(policy, known, carry))
+        self.installed(self.inner.policies.install(policy, carry))
     }
 
     fn install_beside(&self, policy: Policy) -> Result<InstalledPolicy, StoreError> {
-        let installed = self.install_as(policy, Shard::install_beside)?;
-        Ok(InstalledPolicy { beside: Some(installed.version), ..installed })
+        self.installed(self.inner.policies.install_beside(policy))
     }
 
     fn decide(

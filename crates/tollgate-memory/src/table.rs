@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn behaves_like_a_map_through_growth_and_removal() {
         let mut table = Table::new();
-        let mut map: HashMap<u64, u16> = HashMap::new();
+        let mut map: HashMap<u64, u32> = HashMap::new();
         let mut random = 7_u64;
-        for step in 0..30_000_u16 {
+        for step in 0..30_000_u32 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let key = random >> 33 & 0x1FF;
             let found = table.find(place(key), |entry| entry.may_be(words(key)));

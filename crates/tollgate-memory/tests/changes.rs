@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use support::Bench;
 use tollgate_core::{Align, carry_over};
-use tollgate_core::{
-    Ask, Carry, Decision, LeaseId, Micros, Policy, Quota, Rule, Store, StoreError, Subject, Take, Verb,
-};
+use tollgate_core::{Ask, Carry, Decision, LeaseId, Micros, Policy, Quota, Rule, Store, Subject, Take, Verb};
 use tollgate_testkit::{gate::START, random::Kind, random::Random};
 
 fn per_hour(limit: u64) -> Rule {
@@ -232,21 +230,4 @@ fn random_changes_are_carried_over_as_the_core_does() {
             assert_eq!(told, expected, "seed {seed}: {verb:?} by {policy:?}");
         }
     }
-}
-
-/// There is a number for every version; when they run out the store says so and goes on as before.
-#[test]
-fn too_many_versions_are_refused_and_change_nothing() {
-    let bench = Bench::with(tollgate_memory::MemoryConfig::default().shards(1));
-    let policy = bench.install("policy", [per_hour(10)]);
-    assert!(bench.take(&policy, "key", 4).is_allowed());
-    let refused = (0..70_000).find_map(|turn| {
-        let next = Policy::new("policy", [per_hour(10 + turn % 2)]).unwrap();
-        bench.store.install(next, Carry::Keep).err().map(|error| (turn, error))
-    });
-    let (turn, error) = refused.expect("a bound on versions");
-    assert!(matches!(error, StoreError::TooManyPolicies { .. }), "{error}");
-    assert!(turn > 30_000, "room for many changes: {turn}");
-    let limit = bench.peek(&policy, "key").limit();
-    assert_eq!((limit, bench.remaining(&policy, "key")), (10 + (turn - 1) % 2, 6 + (turn - 1) % 2));
 }

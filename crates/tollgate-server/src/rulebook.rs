@@ -21,16 +21,16 @@ use std::{
     sync::Arc,
 };
 
+pub use self::{
+    build::Exempt,
+    switches::{Switches, Target},
+};
 pub(crate) use self::{
-    build::Builder,
+    build::{Builder, ExemptByPolicy},
     envoy::{Allowed, Limit},
     key::{of_entries, of_value},
     limited::Limited,
     native::KEY_ENTRY,
-};
-pub use self::{
-    build::Exempt,
-    switches::{Switches, Target},
 };
 use self::{envoy::EnvoyRules, limited::Exception, native::NativeRules};
 use crate::engine::Who;
@@ -147,6 +147,11 @@ impl Rulebook {
             (Err(_), Some(entry)) => format!("\"descriptor\":{{{}:\"42\"}}", serde_json::Value::from(entry)),
             _ => key,
         }
+    }
+
+    /// Whether a domain has a policy of this name.
+    pub fn has_policy(&self, domain: &str, name: &str) -> bool {
+        self.policies.contains_key(&(domain.into(), name.into()))
     }
 
     /// The switches it was made with.

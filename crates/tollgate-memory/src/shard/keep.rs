@@ -1,13 +1,19 @@
 //! Where a key's state is kept: in its entry if it is one meter that nobody waits for, else beside the table.
 
+use std::sync::Arc;
+
 use tollgate_core::{Micros, Policy, Subject, algorithm::State};
 
-use super::{Hashed, Shard, fits_entry, hash_entry, heap_bytes, place_of};
-use crate::entry::{Entry, VersionId};
+use super::{Hashed, Held, Shard, fits_entry, hash_entry, heap_bytes, place_of};
+use crate::{
+    entry::Entry,
+    policies::{Handle, PolicyHead, VersionNode},
+};
 
 impl Shard {
-    pub(super) fn insert(&mut self, key: &Hashed<'_>, subject: Subject, now: Micros) {
-        let (version, _) = self.policies.meant(key.policy, key.beside);
+    pub(super) fn insert(&mut self, key: &Hashed<'_>, meant: &Arc<VersionNode>, subject: Subject, now: Micros) {
+        let held = Held { node: Arc::clone(meant), head: Arc::clone(&key.policy.head) };
+        let version = self.versions.enter(&held);
         let long_key = key.words.is_long().then(|| {
             self.heap += key.key.len();
             self.long_keys.insert(key.key.into())
@@ -17,7 +23,23 @@ impl Shard {
     }
 
     /// Takes a key's state out of wherever it is, brought to the version that is meant.
-    pub(super) fn check_out(&mut self, index: usize, meant: VersionId, now: Micros) -> Subject {
+    pub(super) fn check_out(
+        &mut self,
+        index: usize,
+        policy: &Handle,
+        meant: &Arc<VersionNode>,
+        now: Micros,
+    ) -> Subject {
+        self.check_out_to(index, &policy.head, meant, now)
+    }
+
+    pub(super) fn check_out_to(
+        &mut self,
+        index: usize,
+        head: &Arc<PolicyHead>,
+        meant: &Arc<VersionNode>,
+        now: Micros,
+    ) -> Subject {
         let entry = *self.table.get(index);
         let subject = match (entry.meter(), entry.beside()) {
             (Some(meter), _) => Subject { states: vec![State::Meter(meter)], ..Subject::default() },
@@ -28,11 +50,18 @@ impl Shard {
             }
             (None, None) => Subject::default(),
         };
-        if entry.version() == meant {
+        let old = entry.version();
+        if self.versions.serial(old) == meant.version.serial {
             return subject;
         }
-        self.table.get_mut(index).set_version(meant);
-        self.policies.carry(entry.version(), meant, subject, now)
+        let migrated = match self.versions.held(old) {
+            Some(held) => held.node.migrate(meant, subject, now),
+            None => subject,
+        };
+        let new = self.versions.enter(&Held { node: Arc::clone(meant), head: Arc::clone(head) });
+        self.versions.leave(old);
+        self.table.get_mut(index).set_version(new);
+        migrated
     }
 
     /// Puts a key's state back, or lets the key go if it is as good as new.
@@ -47,7 +76,7 @@ impl Shard {
     }
 
     pub(super) fn keep(&mut self, index: usize, subject: Subject, now: Micros) {
-        match fits_entry(&subject, now) {
+        match fits_entry(&subject, now).filter(|_| !self.table.get(index).version().is_wide()) {
             Some(meter) => {
                 let place = self.table.get(index).beside();
                 place.and_then(|place| self.subjects.remove(place));
@@ -73,8 +102,9 @@ impl Shard {
     }
 
     pub(super) fn remove(&mut self, index: usize) {
-        let Self { table, policies, hasher, .. } = self;
-        let removed = table.remove(index, |entry| place_of(hash_entry(entry, policies, hasher)));
+        let Self { table, versions, hasher, .. } = self;
+        let removed = table.remove(index, |entry| place_of(hash_entry(entry, versions, hasher)));
+        self.versions.leave(removed.version());
         if let Some(subject) = removed.beside().and_then(|place| self.subjects.remove(place)) {
             self.heap -= heap_bytes(&subject);
         }
@@ -84,8 +114,8 @@ impl Shard {
     }
 
     pub(super) fn resize(&mut self, slots: usize) {
-        let Self { table, policies, hasher, .. } = self;
-        table.resize(slots, |entry| place_of(hash_entry(entry, policies, hasher)));
-        self.hand = 0;
+        let Self { table, versions, hasher, .. } = self;
+        table.resize(slots, |entry| place_of(hash_entry(entry, versions, hasher)));
+        (self.hand, self.migrated) = (0, 0);
     }
 }

@@ -134,7 +134,7 @@ impl Shard {
         if entry.is_empty() || entry.is_hot() {
             return None;
         }
-        let policy = self.policies.policy(entry.version());
+        let policy = self.versions.policy(entry.version())?;
         let (rests_at, exhausted) = match (entry.meter(), entry.beside().and_then(|place| self.subjects.get(place))) {
             (Some(meter), _) => {
                 let look = policy.rules().first().map(|rule| rule.limiting().look(&State::Meter(meter), now));

@@ -2,51 +2,52 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Micros, Policy, Subject, Verb};
+use tollgate_core::{Micros, Subject, Verb};
 
 use super::{Hashed, Shard};
-use crate::entry::VersionId;
+use crate::policies::VersionNode;
 
 impl Shard {
     /// The key's state under the version that is meant, out of the store until it is put back.
     pub(crate) fn take_out(&mut self, key: &Hashed<'_>, now: Micros) -> Out {
-        let (meant, policy) = self.policies.meant(key.policy, key.beside);
-        let policy = Arc::clone(policy);
+        let meant = key.policy.meant();
         if let Some(index) = self.find(key) {
-            return Out { subject: self.check_out(index, meant, now), home: Home::Known };
+            let subject = self.check_out(index, key.policy, &meant, now);
+            return Out { subject, home: Home::Known, version: meant };
         }
-        let subject = policy.fresh();
+        let subject = meant.version.policy.fresh();
         if self.make_room(key.key.len(), &subject, now) {
-            Out { subject, home: Home::New }
+            Out { subject, home: Home::New, version: meant }
         } else {
-            Out { subject: self.overflow_of(meant, &policy).clone(), home: Home::Overflow }
+            let subject = self.overflow_of(key, &meant, now).clone();
+            Out { subject, home: Home::Overflow, version: meant }
         }
     }
 
     /// Puts it back where it belongs; `charged` is what the key was charged meanwhile, unless it was refused.
     pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, charged: Option<u64>, now: Micros) {
-        let (meant, policy) = self.policies.meant(key.policy, key.beside);
-        let policy = Arc::clone(policy);
+        let policy = &out.version.version.policy;
         match (out.home, self.find(key)) {
             (Home::Known, Some(index)) => {
                 if charged.is_none() {
                     self.table.get_mut(index).mark_denied();
                 }
-                self.check_in(index, out.subject, &policy, now);
+                self.check_in(index, out.subject, policy, now);
             }
-            (Home::Overflow, _) => self.charge_overflow(meant, &policy, charged, now),
+            (Home::Overflow, _) => self.charge_overflow(key, &out.version, charged, now),
             _ if policy.rests_at(&out.subject, now) <= now => {}
             _ if self.make_room(key.key.len(), &out.subject, now) => {
-                self.insert(key, out.subject, now);
+                self.insert(key, &out.version, out.subject, now);
             }
-            _ => self.charge_overflow(meant, &policy, charged, now),
+            _ => self.charge_overflow(key, &out.version, charged, now),
         }
     }
 
     /// Others share that count, so it is added to, not replaced.
-    pub(super) fn charge_overflow(&mut self, version: VersionId, policy: &Policy, charged: Option<u64>, now: Micros) {
+    fn charge_overflow(&mut self, key: &Hashed<'_>, meant: &Arc<VersionNode>, charged: Option<u64>, now: Micros) {
         let cost = charged.unwrap_or(0);
-        let _ = policy.decide(self.overflow_of(version, policy), &Verb::Penalize { cost }, now);
+        let verb = Verb::Penalize { cost };
+        let _ = meant.version.policy.decide(self.overflow_of(key, meant, now), &verb, now);
     }
 }
 
@@ -54,6 +55,8 @@ impl Shard {
 pub(crate) struct Out {
     pub(crate) subject: Subject,
     pub(crate) home: Home,
+    /// Which it is counted under.
+    pub(crate) version: Arc<VersionNode>,
 }
 
 /// Where a key's state goes back to.

@@ -2,23 +2,22 @@
 //!
 //! While a key is hot, its entry keeps its place in the table and says so; whatever needs the state takes it home first.
 
-use std::sync::Arc;
-
 use tollgate_core::{
     Micros, ReadyRule,
     algorithm::{Algorithm, Meter, State},
 };
 
-use super::{Hashed, HotSet, Shard, hash_entry, place_of};
+use super::{Hashed, Shard, hash_entry, place_of};
 use crate::{
-    entry::VersionId,
+    entry::Entry,
     hot::{HotKey, Tag, WantedKey},
+    policies::Serial,
 };
 
 impl Shard {
     /// Moves a key into a hot slot if one is free, or if the key is the one that its set of slots was last missed by.
     #[inline]
-    pub(super) fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
+    pub(super) fn consider_hot(&mut self, index: usize, key: &Hashed<'_>, version: Serial, meter: Meter) {
         let Some(set) = self.sets.get_mut(self.hot.set_in_shard(key.hash)) else { return };
         if !set.is_missed_again_by(key.place()) && !set.has_room() {
             return;
@@ -27,7 +26,7 @@ impl Shard {
     }
 
     #[cold]
-    fn move_in(&mut self, index: usize, key: &Hashed<'_>, version: VersionId, meter: Meter) {
+    fn move_in(&mut self, index: usize, key: &Hashed<'_>, version: Serial, meter: Meter) {
         self.table.get_mut(index).set_hot(true);
         match self.hot.move_in(key.hash, HotKey { words: key.words, version, meter }) {
             Some(pushed_out) => self.put_home(pushed_out),
@@ -51,7 +50,7 @@ impl Shard {
         if !entry.is_hot() {
             return;
         }
-        let policy = self.policies.policy(entry.version());
+        let Some(policy) = self.versions.policy(entry.version()) else { return };
         let rests = |meter| {
             let look = |rule: &ReadyRule| rule.limiting().look(&State::Meter(meter), now);
             policy.rules().iter().all(|rule| look(rule).rests_at <= now)
@@ -68,13 +67,17 @@ impl Shard {
 
     fn wanted(&self, index: usize) -> WantedKey {
         let entry = self.table.get(index);
-        WantedKey::new(hash_entry(entry, &self.policies, &self.hasher), entry.key(), Tag::new(entry.version()))
+        let tag = Tag::new(self.versions.serial(entry.version()));
+        WantedKey::new(hash_entry(entry, &self.versions, &self.hasher), entry.key(), tag)
     }
 
     fn put_home(&mut self, key: HotKey) {
-        let hash = self.hasher.hash(self.policies.id(key.version), key.words);
+        // Its entry keeps its version in use while it is hot.
+        let Some(version) = self.versions.find(key.version) else { return };
+        let hash = self.hasher.hash(self.versions.policy_id(version), key.words);
         self.hot.has_left(hash);
-        let found = self.table.find(place_of(hash), |entry| entry.is_short(key.words, key.version));
+        let is_it = |entry: &Entry| entry.is_short(key.words) && entry.version() == version;
+        let found = self.table.find(place_of(hash), is_it);
         if let Some(index) = found {
             self.set_home(index, key.meter);
         }
@@ -86,12 +89,5 @@ impl Shard {
         entry.set_hot(false);
         // It may have been refused something while it was away; whoever is that busy is not to be pushed out.
         entry.mark_denied();
-    }
-
-    /// Takes every hot key home, so that a new version of a policy finds them.
-    pub(crate) fn take_all_home(&mut self) {
-        let hot = Arc::clone(&self.hot);
-        hot.move_all_out(self.number).for_each(|key| self.put_home(key));
-        self.sets.fill(HotSet::EMPTY);
     }
 }

@@ -25,6 +25,11 @@ impl<C: Clock> MemoryStore<C> {
         self.inner.budget
     }
 
+    /// Policy versions kept at present: one for each policy, and superseded ones that keys are still counted under.
+    pub fn policy_versions(&self) -> usize {
+        self.inner.policies.versions()
+    }
+
     /// What the store has done so far.
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();

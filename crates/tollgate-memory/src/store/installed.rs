@@ -1,29 +1,21 @@
-//! Policies that a store has been told about, and how it is told.
+//! Policies that a store has been told about, and the migration of keys that comes with many changes.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use tollgate_core::{PlainBucket, Policy, StoreError};
+use tollgate_core::{PlainBucket, StoreError};
 
 use super::MemoryStore;
 use crate::{
     clock::Clock,
-    entry::VersionId,
     hash::Salt,
-    hot::Tag,
-    policies::{Policies, PolicyId},
-    shard::Shard,
+    policies::{Handle, Policies},
 };
 
-/// A policy that a [`MemoryStore`] has been told about.
+/// A policy that a [`MemoryStore`] has been told about. The store keeps the policy while this, a clone of it, or the
+/// state of a key refers to it.
 #[derive(Clone)]
 pub struct InstalledPolicy {
-    pub(super) id: PolicyId,
-    /// The version this was returned for. Hot keys are decided about under it as long as it is the newest; after that
-    /// the shards, which know the newest, decide.
-    pub(super) version: VersionId,
-    /// The same, if it stands beside others and is always meant.
-    pub(super) beside: Option<VersionId>,
-    pub(super) policy: Arc<Policy>,
+    pub(super) handle: Handle,
     pub(super) short_way: Option<ShortWay>,
 }
 
@@ -31,37 +23,51 @@ pub struct InstalledPolicy {
 #[derive(Clone, Copy)]
 pub(super) struct ShortWay {
     pub(super) salt: Salt,
-    pub(super) tag: Tag,
     pub(super) bucket: PlainBucket,
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Tells every shard.
-    pub(super) fn install_as(
-        &self,
-        policy: Policy,
-        install: impl Fn(&mut Shard, &Arc<Policy>, Option<PolicyId>) -> Option<PolicyId>,
-    ) -> Result<InstalledPolicy, StoreError> {
-        let policy = Arc::new(policy);
-        // Every shard numbers policies alike, because each is told of all of them in the same order: installs take
-        // the locks one by one from the first, so that none overtakes another.
-        let mut first = self.inner.shards[0].0.lock();
-        // And so one of them is asked who it is.
-        let known = first.policies.find(policy.domain(), policy.name());
-        let full = StoreError::TooManyPolicies { max: Policies::MOST };
-        let id = install(&mut first, &policy, known).ok_or(full)?;
-        for shard in &self.inner.shards[1..] {
-            install(&mut shard.0.lock(), &policy, known);
+    pub(super) fn installed(&self, handle: Option<Handle>) -> Result<InstalledPolicy, StoreError> {
+        let handle = handle.ok_or(StoreError::TooManyPolicies { max: Policies::MOST })?;
+        self.migrate_superseded();
+        let salt = self.inner.hasher.salt(handle.id);
+        let short_way = PlainBucket::of(&handle.version.policy).map(|bucket| ShortWay { salt, bucket });
+        Ok(InstalledPolicy { handle, short_way })
+    }
+
+    /// While many versions are kept only because keys are counted under them, each installation migrates some of those
+    /// keys: so many that all shards are visited in [`PASS`] installations.
+    fn migrate_superseded(&self) {
+        if self.inner.policies.superseded() <= SUPERSEDED_KEPT {
+            return;
         }
-        let (version, _) = first.policies.newest(id);
-        let (salt, tag) = (self.inner.hasher.salt(id), Tag::new(version));
-        let short_way = PlainBucket::of(&policy).map(|bucket| ShortWay { salt, tag, bucket });
-        Ok(InstalledPolicy { id, version, beside: None, policy, short_way })
+        // Another installation is at it.
+        let Some(mut turn) = self.inner.migrating.try_lock() else { return };
+        let (shards, now) = (self.inner.shards.len(), self.inner.clock.now());
+        let mut work = MIGRATION_WORK;
+        for _ in 0..shards.div_ceil(PASS) {
+            let mut shard = self.inner.shards[*turn % shards].0.lock();
+            let share = (shard.slots() * shards).div_ceil(PASS) + FEWEST_SLOTS;
+            match shard.migrate(share, work, now) {
+                Some(left) => (*turn, work) = ((*turn + 1) % shards, left),
+                None => return,
+            }
+        }
     }
 }
 
 impl fmt::Debug for InstalledPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InstalledPolicy").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("InstalledPolicy").field("policy", &self.handle.version.policy).finish_non_exhaustive()
     }
 }
+
+/// Superseded versions that are kept until their keys are asked about again. A version takes some hundred bytes.
+const SUPERSEDED_KEPT: usize = 1_024;
+/// Installations in which all keys are visited.
+const PASS: usize = 512;
+/// Slots visited at least, so that small tables are done in few installations.
+const FEWEST_SLOTS: usize = 16;
+/// The most that one installation does: slots visited, and steps of a key from one version to the next. A few
+/// milliseconds.
+const MIGRATION_WORK: usize = 20_000;

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock::Clock,
     entry::KeyWords,
-    hot::{Tag, Visit, WantedKey},
+    hot::{Visit, WantedKey},
     shard::{Hashed, Shard},
 };
 
@@ -41,12 +41,12 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Result<T, StoreError> {
         let inner = &*self.inner;
         let now = inner.clock.now().min(MAX_TIME);
-        if let Some(ShortWay { salt, tag, bucket }) = &ask.policy.short_way
+        if let Some(ShortWay { salt, bucket }) = &ask.policy.short_way
             && let Some(words) = KeyWords::of_short(ask.key.as_bytes())
         {
             let hash = inner.hasher.hash_under(*salt, words);
             if !is_time_to_look_around(hash, now) {
-                match inner.hot.visit(WantedKey::new(hash, words, *tag)) {
+                match inner.hot.visit(WantedKey::new(hash, words, ask.policy.handle.version.tag())) {
                     Visit::Here(visited) => {
                         if let Some(plain) = bucket.take(visited.meter, take, now)
                             && bucket.charged(plain, now).is_none_or(|meter| visited.write(meter))
@@ -71,8 +71,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn take_cold(&self, policy: &InstalledPolicy, key: &str, take: Take, hash: u64, now: Micros) -> Apart<Decision> {
         let key = key.as_bytes();
-        let key =
-            Hashed { policy: policy.id, beside: policy.beside, key, hash, words: self.inner.hasher.words_of(key) };
+        let key = Hashed { policy: &policy.handle, key, hash, words: self.inner.hasher.words_of(key) };
         Apart::new(take_locked(self.shard(hash), &key, &take, now))
     }
 
@@ -90,8 +89,9 @@ impl<C: Clock> MemoryStore<C> {
             Err(error) => return Apart::new(Err(error)),
         };
         let shard = self.shard(key.hash);
-        let wanted = WantedKey::new(key.hash, key.words, Tag::new(policy.version));
-        if let Some(rule) = self.inner.hot.take(wanted, &policy.policy, &take, now) {
+        let version = &policy.handle.version;
+        let wanted = WantedKey::new(key.hash, key.words, version.tag());
+        if let Some(rule) = self.inner.hot.take(wanted, &version.policy, &take, now) {
             if is_time_to_look_around(key.hash, now) {
                 look_around(shard, now);
             }

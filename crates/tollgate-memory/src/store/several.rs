@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use tollgate_core::{Ask, Decision, Micros, Party, Policy, Source, StoreError, Take, Verb, take_together};
+use tollgate_core::{Ask, Decision, Micros, Party, Source, StoreError, Take, Verb, take_together};
 
 use super::{MemoryStore, installed::InstalledPolicy};
 use crate::{
     clock::Clock,
+    policies::VersionNode,
     shard::{Hashed, Home, Out, Shard},
 };
 
@@ -16,7 +17,7 @@ impl<C: Clock> MemoryStore<C> {
     pub(super) fn take_several(&self, asks: &[Ask<'_, InstalledPolicy>], take: &Take) -> Result<Decision, StoreError> {
         let keys = asks.iter().map(|ask| self.hashed(ask)).collect::<Result<Vec<_>, _>>()?;
         if let Some(again) = keys.iter().enumerate().find_map(|(index, key)| {
-            keys[..index].iter().any(|other| other.policy == key.policy && other.key == key.key).then_some(index)
+            keys[..index].iter().any(|other| other.policy.id == key.policy.id && other.key == key.key).then_some(index)
         }) {
             return Err(StoreError::SameKeyTwice { key: asks[again].key.to_owned() });
         }
@@ -33,28 +34,24 @@ impl<C: Clock> MemoryStore<C> {
 
         let mut out: Vec<Out> =
             keys.iter().zip(&places).map(|(key, &place)| locked[place].1.take_out(key, now)).collect();
-        let policies: Vec<Arc<Policy>> = keys
-            .iter()
-            .zip(&places)
-            .map(|(key, &place)| Arc::clone(locked[place].1.policies.meant(key.policy, key.beside).1))
-            .collect();
+        let versions: Vec<Arc<VersionNode>> = out.iter().map(|out| Arc::clone(&out.version)).collect();
         // Keys without room share one count per shard and policy, which must bear all of them.
-        for ((key, &place), policy) in keys.iter().zip(&places).zip(&policies) {
+        for ((key, &place), node) in keys.iter().zip(&places).zip(&versions) {
             let shares = |other: usize| out[other].home == Home::Overflow && places[other] == place;
             let sharing: Vec<usize> =
-                (0..keys.len()).filter(|&other| shares(other) && keys[other].policy == key.policy).collect();
+                (0..keys.len()).filter(|&other| shares(other) && keys[other].policy.id == key.policy.id).collect();
             if let [first, _, ..] = sharing[..] {
                 let all = take.times(sharing.iter().fold(0, |sum: u64, &other| sum.saturating_add(asks[other].times)));
                 let mut shared = out[first].subject.clone();
-                let step = policy.decide(&mut shared, &Verb::Take(all), now);
+                let step = node.version.policy.decide(&mut shared, &Verb::Take(all), now);
                 if !step.decision.is_allowed() {
                     return Ok(self.put_all_back(&keys, &places, out, &mut locked, None, step.decision, now));
                 }
             }
         }
-        let each = out.iter_mut().zip(&policies).zip(asks);
+        let each = out.iter_mut().zip(&versions).zip(asks);
         let mut parties: Vec<Party<'_>> =
-            each.map(|((out, policy), ask)| policy.party(&mut out.subject).times(ask.times)).collect();
+            each.map(|((out, node), ask)| node.version.policy.party(&mut out.subject).times(ask.times)).collect();
         let step = take_together(&mut parties, take, now);
         let costs: Vec<u64> = asks.iter().map(|ask| take.times(ask.times).cost).collect();
         let charged = step.decision.is_allowed().then_some(costs.as_slice());

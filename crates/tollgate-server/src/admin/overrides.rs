@@ -68,8 +68,7 @@ pub(super) fn put(engine: &Engine, bytes: &[u8]) -> Result<Reply, Problem> {
         let example = r#"{"domain":"api","policy":"per-user","key":"42","rules":[{"name":"second","algorithm":"token_bucket","limit":500,"per":"1s"}],"expires_in":"1h"}"#;
         Problem::bad_request(format!("{error}; send JSON such as {example}"))
     })?;
-    let known = |policy: &tollgate_core::Policy| policy.domain() == put.domain && policy.name() == put.policy;
-    if !engine.rulebook().policies().iter().any(|policy| known(policy)) {
+    if !engine.rulebook().has_policy(&put.domain, &put.policy) {
         let (policy, domain) = (&put.policy, &put.domain);
         return Err(Problem::bad_request(format!("there is no policy \"{policy}\" in the domain \"{domain}\"")));
     }

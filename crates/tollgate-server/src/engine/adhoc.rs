@@ -1,7 +1,7 @@
 //! Policies whose numbers come with a call instead of from a rule file.
 //!
-//! Made once for each set of numbers and kept. A store cannot forget a policy, so the table has an end: whoever
-//! computes limits on the fly should put them into rule files.
+//! Made once for each set of numbers and kept, so that a call with known numbers costs one lookup. Callers choose the
+//! numbers, so the table has an end ([`MAX_ADHOC`]): limits computed on the fly belong into rule files.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 

@@ -10,7 +10,7 @@ use tollgate_rules::{Problems, RuleFile};
 
 use super::{Engine, Fate};
 use crate::{
-    rulebook::{Builder, Exempt, Switches},
+    rulebook::{Builder, Exempt, ExemptByPolicy, Switches},
     telemetry::OutcomeLabels,
 };
 
@@ -155,6 +155,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let before = self.inner.book.load_full();
         let telemetry = &self.inner.telemetry;
+        let exempt = ExemptByPolicy::new(exempt);
         let builder = Builder { store: &self.inner.store, telemetry, before: &before, switches, exempt, carry };
         self.inner.book.store(Arc::new(builder.build(files)?));
         Ok(())

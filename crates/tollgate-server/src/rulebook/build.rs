@@ -54,13 +54,30 @@ impl Exempt {
     }
 }
 
+/// What was given by hand, by domain and policy, so that a book of many policies looks each of them up once.
+pub(crate) struct ExemptByPolicy<'a>(HashMap<(&'a str, &'a str), Vec<&'a Exempt>>);
+
+impl<'a> ExemptByPolicy<'a> {
+    pub(crate) fn new(all: &'a [Exempt]) -> Self {
+        let mut by_policy: HashMap<_, Vec<&Exempt>> = HashMap::new();
+        for one in all {
+            by_policy.entry((one.domain.as_str(), one.policy.as_str())).or_default().push(one);
+        }
+        Self(by_policy)
+    }
+
+    fn of(&self, policy: &Policy) -> &[&'a Exempt] {
+        self.0.get(&(policy.domain(), policy.name())).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Makes rulebooks.
 pub(crate) struct Builder<'a> {
     pub(crate) store: &'a Storage,
     pub(crate) telemetry: &'a Telemetry,
     pub(crate) before: &'a Rulebook,
     pub(crate) switches: &'a Switches,
-    pub(crate) exempt: &'a [Exempt],
+    pub(crate) exempt: ExemptByPolicy<'a>,
     /// What becomes of existing state where numbers change.
     pub(crate) carry: Carry,
 }
@@ -100,8 +117,7 @@ impl Builder<'_> {
         book: &mut Rulebook,
     ) -> Result<Arc<Limited>, StoreError> {
         let in_file = overrides.iter().map(|one| (key::of_owned(&one.values), &one.rules, one.until));
-        let about_it = |exempt: &&Exempt| exempt.domain == written.domain() && exempt.policy == written.name();
-        let by_hand = self.exempt.iter().filter(about_it).map(|one| (one.key.clone(), &one.rules, one.until));
+        let by_hand = self.exempt.of(written).iter().map(|one| (one.key.clone(), &one.rules, one.until));
         let mut exceptions: HashMap<Box<str>, Exception> = HashMap::new();
         // Whoever acts by hand does so because of the file, and wins for as long as that is to hold.
         for (key, rules, until) in in_file.chain(by_hand) {

@@ -43,7 +43,7 @@ pub(crate) type Written = (Vec<(String, MatchValue)>, Arc<Limited>);
 impl NativeRules {
     pub(crate) fn new(policies: Vec<Written>) -> Self {
         let by_key = by_key(&policies);
-        let mut shapes: Vec<Shape> = Vec::new();
+        let mut shapes: HashMap<Vec<(String, bool)>, HashMap<Box<str>, (usize, Arc<Limited>)>> = HashMap::new();
         for (position, (mut pattern, limited)) in policies.into_iter().enumerate() {
             pattern.sort();
             let is_literal = |value: &MatchValue| matches!(value, MatchValue::Literal(_));
@@ -51,12 +51,14 @@ impl NativeRules {
                 pattern.iter().map(|(key, value)| (key.clone(), is_literal(value))).collect();
             let literals: Vec<&str> = pattern.iter().filter_map(|(_, value)| literal(value)).collect();
             let literals = key::of_values(&literals).into_owned().into_boxed_str();
-            match shapes.iter_mut().find(|shape| shape.entries == entries) {
-                Some(shape) => _ = shape.policies.insert(literals, (position, limited)),
-                None => shapes.push(Shape { entries, policies: HashMap::from([(literals, (position, limited))]) }),
-            }
+            shapes.entry(entries).or_default().insert(literals, (position, limited));
         }
-        shapes.sort_by_key(|shape| Reverse(shape.rank()));
+        let mut shapes: Vec<Shape> =
+            shapes.into_iter().map(|(entries, policies)| Shape { entries, policies }).collect();
+        // Of equal rank, the one that comes first in the files.
+        shapes.sort_by_cached_key(|shape| {
+            (Reverse(shape.rank()), shape.policies.values().map(|(position, _)| *position).min())
+        });
         Self { shapes, by_key }
     }
 

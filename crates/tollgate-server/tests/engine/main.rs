@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
 
 mod envoy;
+mod many;
 mod matching;
 mod overrides;
 mod reload;
