@@ -20,8 +20,10 @@
 //!   [cache line](seqlock) that is model-checked with loom.
 //! - **Bounded.** Keys and states stay within a byte budget, whatever comes. A flood of new keys lets go of old ones that
 //!   are as good as new, then of those nearest to that, but never of a key that is being limited; if no other is
-//!   found, newcomers are counted together ([`Source::Overflow`](tollgate_core::Source::Overflow)). Only lists that
-//!   existing keys hold (logs, leases) can lift it above the budget, up to their own limits.
+//!   found, newcomers are counted together or admitted uncounted, as [`WhenFull`] says
+//!   ([`Source::Overflow`](tollgate_core::Source::Overflow)). Only lists that existing keys hold (logs, leases) can lift
+//!   it above the budget, up to their own limits. Policies are not part of it: one is kept while a handle or a key
+//!   refers to it, and takes some hundred bytes.
 //! - **Even.** No sweep: each decision does a little of the cleaning. No allocation for a key that is known and has a
 //!   bucket or a window, unless somebody is to wait.
 //! - **Small.** A key of up to 16 bytes under one such rule takes 40 to 50 bytes.
@@ -40,4 +42,4 @@ mod table;
 
 pub use clock::{Clock, CoarseClock, ManualClock, SystemClock};
 pub use stats::Stats;
-pub use store::{InstalledPolicy, MemoryConfig, MemoryStore};
+pub use store::{InstalledPolicy, MemoryConfig, MemoryStore, WhenFull};

@@ -23,6 +23,7 @@ use crate::{
     policies::{Handle, VersionNode},
     slab::Slab,
     stats::Stats,
+    store::WhenFull,
     table::{Place, Table},
 };
 
@@ -53,6 +54,7 @@ pub(crate) struct Shard {
     /// Keys for which there was no room, counted together per policy.
     overflow: HashMap<OverflowId, Overflow>,
     budget: usize,
+    when_full: WhenFull,
     decisions: u32,
     hasher: KeyHasher,
     hot: Arc<Hot>,
@@ -106,7 +108,7 @@ impl<'a> Hashed<'a> {
 
 /// Deciding
 impl Shard {
-    pub(crate) fn new(budget: usize, hasher: KeyHasher, hot: Arc<Hot>) -> Self {
+    pub(crate) fn new(budget: usize, when_full: WhenFull, hasher: KeyHasher, hot: Arc<Hot>) -> Self {
         Self {
             table: Table::new(),
             subjects: Slab::new(),
@@ -117,6 +119,7 @@ impl Shard {
             migrated: 0,
             overflow: HashMap::new(),
             budget,
+            when_full,
             decisions: 0,
             hasher,
             sets: vec![HotSet::EMPTY; hot.sets_each()].into(),
@@ -289,6 +292,9 @@ impl Shard {
             }
             self.insert(key, &meant, subject, now);
             return step.decision;
+        }
+        if self.when_full == WhenFull::Admit {
+            return self.unenforced(step.decision);
         }
         self.decide_overflow(key, &meant, verb, now)
     }

@@ -18,7 +18,10 @@ use tollgate_core::{
     Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Take, Verb, Verdict, bounds::MAX_KEY_BYTES,
 };
 
-pub use self::{config::MemoryConfig, installed::InstalledPolicy};
+pub use self::{
+    config::{MemoryConfig, WhenFull},
+    installed::InstalledPolicy,
+};
 use crate::{
     clock::{Clock, SystemClock},
     hash::KeyHasher,
@@ -81,7 +84,7 @@ impl<C: Clock> MemoryStore<C> {
         let hot = Arc::new(Hot::new(shards, sets));
         let shard = |_| {
             let budget = budget - hot.bytes() / shards;
-            Padded(Mutex::new(Shard::new(budget, hasher.clone(), Arc::clone(&hot))))
+            Padded(Mutex::new(Shard::new(budget, config.when_full, hasher.clone(), Arc::clone(&hot))))
         };
         let shards = (0..shards).map(shard).collect();
         let (policies, migrating) = (Policies::new(), Mutex::new(0));

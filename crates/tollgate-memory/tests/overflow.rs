@@ -2,6 +2,8 @@
 //!
 //! Sharing one counter is hard on honest newcomers, but it never lets through more than one key's limit per shard, and
 //! nobody who was limited before is let off. That holds for every verb and for several keys at once.
+//!
+//! Where the store is told to admit newcomers instead, they are answered like keys never seen, and nothing else changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests stop the test")]
 
@@ -10,12 +12,16 @@ mod support;
 use std::time::Duration;
 
 use support::Bench;
-use tollgate_core::{Ask, LeaseId, Micros, Quota, Release, Rule, Source, Take, Verb};
-use tollgate_memory::{InstalledPolicy, MemoryConfig};
+use tollgate_core::{Ask, LeaseId, Micros, Quota, Release, Rule, Source, Take, Verb, Verdict};
+use tollgate_memory::{InstalledPolicy, MemoryConfig, WhenFull};
 
 /// A store of one shard, full of keys that are used up.
 fn full(rule: Rule) -> (Bench, InstalledPolicy) {
-    let bench = Bench::with(MemoryConfig::default().budget_bytes(64 << 10).shards(1));
+    full_of(rule, WhenFull::Refuse)
+}
+
+fn full_of(rule: Rule, when_full: WhenFull) -> (Bench, InstalledPolicy) {
+    let bench = Bench::with(MemoryConfig::default().budget_bytes(64 << 10).shards(1).when_full(when_full));
     let filler = bench.install("filler", [Rule::token_bucket("year", Quota::per_day(1))]);
     for number in 0..10_000 {
         let told = bench.take(&filler, &format!("filler {number}"), 1);
@@ -138,4 +144,36 @@ fn the_plight_ends_when_keys_rest() {
     bench.clock.advance(Micros(2 * Micros::DAY.0));
     let told = bench.take(&policy, "new", 1);
     assert_eq!((told.source, told.remaining()), (Source::Store, 9));
+}
+
+/// Each newcomer is answered like a key never seen, however often it comes; the answer and the counts say so.
+#[test]
+fn newcomers_can_be_admitted_instead() {
+    let (bench, policy) = full_of(Rule::token_bucket("hour", Quota::per_hour(10)), WhenFull::Admit);
+    let before = bench.store.stats();
+    for number in 0..100 {
+        let told = bench.take(&policy, &format!("new {}", number % 3), 10);
+        assert!(told.is_allowed() && told.source == Source::Overflow && told.remaining() == 0, "{told:?}");
+    }
+    let told = bench.take_all(&policy, &["new a", "new b"], 10);
+    assert!(told.is_allowed() && told.source == Source::Overflow);
+    assert_eq!(bench.take(&policy, "new", 11).verdict, Verdict::Never, "no key may ever have that much");
+    let after = bench.store.stats();
+    assert_eq!((after.overflowed - before.overflowed, after.unenforced - before.unenforced), (101, 101));
+    assert_eq!(after.evicted, before.evicted, "no limited key was evicted for them");
+    assert!(bench.store.bytes() <= bench.store.budget_bytes());
+}
+
+/// Admitting newcomers lets off no key that is known, alone or together with a newcomer.
+#[test]
+fn known_keys_stay_limited_while_newcomers_are_admitted() {
+    let (bench, policy) = full_of(Rule::token_bucket("hour", Quota::per_hour(10)), WhenFull::Admit);
+    let filler = bench.install("filler", [Rule::token_bucket("year", Quota::per_day(1))]);
+    assert!(!bench.take(&filler, "filler 0", 1).is_allowed());
+    let asks = [Ask::new(&filler, "filler 0"), Ask::new(&policy, "new")];
+    let told = bench.store.decide_now(&asks, &Verb::Take(Take::now(1))).unwrap();
+    assert!(!told.is_allowed());
+    bench.clock.advance(Micros(2 * Micros::DAY.0));
+    let told = bench.take(&policy, "new", 1);
+    assert_eq!((told.source, told.remaining()), (Source::Store, 9), "with room again, newcomers are counted");
 }

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn install(policies: &Policies, name: &str, limit: u64) -> RedisPolicy {
-        let policy = Policy::new(name, [Rule::token_bucket("day", Quota::per_day(limit))]).expect("sound rules");
+        let policy = Policy::new(name, [Rule::token_bucket("second", Quota::per_second(limit))]).expect("sound rules");
         policies.install(policy, Carry::Keep, "tollgate", Together::default(), None)
     }
 

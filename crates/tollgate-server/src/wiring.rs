@@ -1,6 +1,7 @@
 //! The one file that names stores. Everything else asks a [`Storage`] and does not know which it is.
 
 use tollgate_core::{Ask, Carry, Decision, Immediate, Micros, Policy, Store, StoreError, Verb};
+pub use tollgate_memory::WhenFull;
 use tollgate_memory::{Clock, InstalledPolicy, ManualClock, MemoryConfig, MemoryStore, SystemClock};
 use tollgate_redis::{Address, RedisConfig, RedisPolicy, RedisStore};
 pub use tollgate_redis::{AddressError as StoreAddressError, Standing};
@@ -43,6 +44,10 @@ pub struct StoreHealth {
     pub evicted: u64,
     /// Decisions for keys that found no room.
     pub overflowed: u64,
+    /// Those of them that were admitted without being counted.
+    pub unenforced: u64,
+    /// Policies and superseded versions of them that are kept in this process.
+    pub policy_versions: u64,
     /// Whether it can decide.
     pub standing: Standing,
     /// What last kept the server from deciding, and how many seconds ago that was.
@@ -56,7 +61,7 @@ impl Storage {
     /// background, and until it is found rules answer by their own policy.
     pub async fn open(url: &str, settings: &StorageSettings) -> Result<Self, StoreAddressError> {
         if url == "memory" {
-            let config = MemoryConfig::default().budget_bytes(settings.memory_bytes);
+            let config = MemoryConfig::default().budget_bytes(settings.memory_bytes).when_full(settings.when_full);
             return Ok(Self::Memory(MemoryStore::with(config, SystemClock::new())));
         }
         let config = RedisConfig::default()
@@ -144,6 +149,8 @@ impl StoreHealth {
 pub struct StorageSettings {
     /// The most bytes keys and their states may take in this process.
     pub memory_bytes: usize,
+    /// What new keys get in memory while all of it is taken by keys that are being limited.
+    pub when_full: WhenFull,
     /// What the names of keys begin with, on a server.
     pub prefix: String,
     /// How many processes share the limits: each enforces its share while the server cannot answer.
@@ -156,6 +163,7 @@ impl Default for StorageSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
+            when_full: WhenFull::default(),
             prefix: "tollgate".to_owned(),
             nodes: 1,
             deadline: std::time::Duration::from_millis(12),
@@ -223,6 +231,8 @@ fn memory_health<C: Clock>(store: &MemoryStore<C>) -> StoreHealth {
         expired: stats.expired,
         evicted: stats.evicted,
         overflowed: stats.overflowed,
+        unenforced: stats.unenforced,
+        policy_versions: store.policy_versions() as u64,
         ..StoreHealth::default()
     }
 }

@@ -11,7 +11,7 @@ use tollgate_server::{
         auth::{EntrySource, deny_status, parse_entry},
     },
     security::{RequiredSecret, Secret, TlsFiles},
-    wiring::StorageSettings,
+    wiring::{StorageSettings, WhenFull},
 };
 use tollgate_tower::{
     address::{ClientAddress, X_FORWARDED_FOR},
@@ -122,6 +122,9 @@ pub(crate) struct ServeArgs {
     /// Memory for keys and their states, in MiB.
     #[arg(long, env = "TOLLGATE_MEMORY", value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
     memory: u32,
+    /// What new keys get while that memory is full of keys that are being limited.
+    #[arg(long, env = "TOLLGATE_MEMORY_FULL", value_enum, default_value_t, help_heading = "Keeping")]
+    memory_full: MemoryFull,
     /// What the names of keys begin with, on a server.
     #[arg(long, env = "TOLLGATE_PREFIX", value_name = "PREFIX", default_value = "tollgate", help_heading = "Keeping", value_parser = prefix)]
     prefix: String,
@@ -155,6 +158,16 @@ pub(crate) struct ServeArgs {
     /// Seconds that requests under way have to finish after that.
     #[arg(long, env = "TOLLGATE_DRAIN", value_name = "SECONDS", default_value_t = 10, help_heading = "Running")]
     drain: u32,
+}
+
+/// What new keys get while the memory is full of keys that are being limited.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum MemoryFull {
+    /// They share one count, so hardly any is admitted.
+    #[default]
+    Refuse,
+    /// They are admitted and not counted.
+    Admit,
 }
 
 /// How the log is written.
@@ -232,6 +245,10 @@ impl ServeArgs {
             store,
             storage: StorageSettings {
                 memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX).saturating_mul(1 << 20),
+                when_full: match self.memory_full {
+                    MemoryFull::Refuse => WhenFull::Refuse,
+                    MemoryFull::Admit => WhenFull::Admit,
+                },
                 prefix: self.prefix.clone(),
                 nodes: self.nodes,
                 deadline: Duration::from_millis(u64::from(self.store_deadline)),

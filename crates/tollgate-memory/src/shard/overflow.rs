@@ -1,6 +1,7 @@
 //! Newcomers without room: keys that are decided while the budget is full of keys that must not be evicted.
 //!
-//! They share one count per policy and shard. It is kept under the newest rules like the state of a key, and is given up
+//! With [`WhenFull::Admit`](crate::WhenFull::Admit) they are answered like keys never seen, and nothing is kept of them.
+//! Else they share one count per policy and shard. It is kept under the newest rules like the state of a key, and is given up
 //! when it is back to its initial state.
 //!
 //! Bound: one record per policy that newcomers were asked about under, until its count is back to the initial state.
@@ -59,6 +60,13 @@ impl Shard {
         decision.source = Source::Overflow;
         self.stats.overflowed += 1;
         decision
+    }
+
+    /// Marks the decision of a key that could not be stored and is not counted.
+    pub(super) fn unenforced(&mut self, decision: Decision) -> Decision {
+        self.stats.overflowed += 1;
+        self.stats.unenforced += 1;
+        Decision { source: Source::Overflow, ..decision }
     }
 
     /// The count that this key shares, under the version that is meant.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_core::{Micros, Subject, Verb};
 
 use super::{Hashed, Shard};
-use crate::policies::VersionNode;
+use crate::{policies::VersionNode, store::WhenFull};
 
 impl Shard {
     /// The key's state under the version that is meant, out of the store until it is put back.
@@ -18,6 +18,8 @@ impl Shard {
         let subject = meant.version.policy.fresh();
         if self.make_room(key.key.len(), &subject, now) {
             Out { subject, home: Home::New, version: meant }
+        } else if self.when_full == WhenFull::Admit {
+            Out { subject, home: Home::Unstored, version: meant }
         } else {
             let subject = self.overflow_of(key, &meant, now).clone();
             Out { subject, home: Home::Overflow, version: meant }
@@ -35,10 +37,12 @@ impl Shard {
                 self.check_in(index, out.subject, policy, now);
             }
             (Home::Overflow, _) => self.charge_overflow(key, &out.version, charged, now),
+            (Home::Unstored, _) => {}
             _ if policy.rests_at(&out.subject, now) <= now => {}
             _ if self.make_room(key.key.len(), &out.subject, now) => {
                 self.insert(key, &out.version, out.subject, now);
             }
+            _ if self.when_full == WhenFull::Admit => {}
             _ => self.charge_overflow(key, &out.version, charged, now),
         }
     }
@@ -66,6 +70,8 @@ pub(crate) enum Home {
     Known,
     /// It was not there, and there was room for it.
     New,
-    /// There was no room.
+    /// There was no room, and it shares a count with others.
     Overflow,
+    /// There was no room, and it is not counted.
+    Unstored,
 }

@@ -5,12 +5,35 @@
 pub struct MemoryConfig {
     pub(super) budget_bytes: usize,
     pub(super) shards: usize,
+    pub(super) when_full: WhenFull,
+}
+
+/// What newcomers get while the byte budget is full of keys that are being limited, which are never evicted.
+///
+/// Known keys keep their counts either way, a cost above a limit is refused as `never` either way, and either way the
+/// decision's source is [`Source::Overflow`](tollgate_core::Source::Overflow). It ends when keys are back to their
+/// initial state and leave.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WhenFull {
+    /// All newcomers of a policy share one count per shard. Together they get one key's limit per shard, so in a
+    /// flood of new keys nearly all of them are refused, honest ones included; and no limit is exceeded by inventing
+    /// keys.
+    #[default]
+    Refuse,
+    /// Newcomers are admitted and not counted: each is answered like a key that was never seen. Honest newcomers pass,
+    /// and so does a flood; [`Stats::unenforced`](crate::Stats::unenforced) says how often. A lease that is granted this
+    /// way is held by nobody, and releasing it finds nothing.
+    Admit,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
-        Self { budget_bytes: DEFAULT_BUDGET, shards: (threads * 16).next_power_of_two() }
+        Self {
+            budget_bytes: DEFAULT_BUDGET,
+            shards: (threads * 16).next_power_of_two(),
+            when_full: WhenFull::default(),
+        }
     }
 }
 
@@ -20,6 +43,13 @@ impl MemoryConfig {
     #[must_use]
     pub fn budget_bytes(mut self, bytes: usize) -> Self {
         self.budget_bytes = bytes.max(64 * 1024);
+        self
+    }
+
+    /// What newcomers get while the budget is full of keys that are being limited.
+    #[must_use]
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
         self
     }
 

@@ -70,7 +70,8 @@ impl<C: Clock> MemoryStore<C> {
         mut decision: Decision,
         now: Micros,
     ) -> Decision {
-        if out.iter().any(|out| out.home == Home::Overflow) {
+        let is_unenforced = out.iter().any(|out| out.home == Home::Unstored);
+        if is_unenforced || out.iter().any(|out| out.home == Home::Overflow) {
             decision.source = Source::Overflow;
         }
         let (known, new): (Vec<_>, Vec<_>) =
@@ -80,6 +81,7 @@ impl<C: Clock> MemoryStore<C> {
         }
         if let Some((_, shard)) = locked.first_mut() {
             shard.stats.overflowed += u64::from(decision.source == Source::Overflow);
+            shard.stats.unenforced += u64::from(is_unenforced);
         }
         decision
     }

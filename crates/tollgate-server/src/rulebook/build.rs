@@ -55,19 +55,19 @@ impl Exempt {
 }
 
 /// What was given by hand, by domain and policy, so that a book of many policies looks each of them up once.
-pub(crate) struct ExemptByPolicy<'a>(HashMap<(&'a str, &'a str), Vec<&'a Exempt>>);
+pub(crate) struct ExemptByPolicy<'a>(HashMap<&'a str, HashMap<&'a str, Vec<&'a Exempt>>>);
 
 impl<'a> ExemptByPolicy<'a> {
     pub(crate) fn new(all: &'a [Exempt]) -> Self {
-        let mut by_policy: HashMap<_, Vec<&Exempt>> = HashMap::new();
+        let mut by_domain: HashMap<&str, HashMap<&str, Vec<&Exempt>>> = HashMap::new();
         for one in all {
-            by_policy.entry((one.domain.as_str(), one.policy.as_str())).or_default().push(one);
+            by_domain.entry(&one.domain).or_default().entry(&one.policy).or_default().push(one);
         }
-        Self(by_policy)
+        Self(by_domain)
     }
 
     fn of(&self, policy: &Policy) -> &[&'a Exempt] {
-        self.0.get(&(policy.domain(), policy.name())).map_or(&[], Vec::as_slice)
+        self.0.get(policy.domain()).and_then(|domain| domain.get(policy.name())).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -25,9 +25,11 @@ pub(crate) struct NativeRules {
 struct Shape {
     /// Entries by key in alphabetical order; true: a literal.
     entries: Vec<(String, bool)>,
-    /// By their literals.
-    policies: HashMap<Box<str>, (usize, Arc<Limited>)>,
+    policies: ByLiterals,
 }
+
+/// Policies and their places in the files, by the literals of their patterns.
+type ByLiterals = HashMap<Box<str>, (usize, Arc<Limited>)>;
 
 /// Whom a key alone is asked of.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(crate) type Written = (Vec<(String, MatchValue)>, Arc<Limited>);
 impl NativeRules {
     pub(crate) fn new(policies: Vec<Written>) -> Self {
         let by_key = by_key(&policies);
-        let mut shapes: HashMap<Vec<(String, bool)>, HashMap<Box<str>, (usize, Arc<Limited>)>> = HashMap::new();
+        let mut shapes: HashMap<Vec<(String, bool)>, ByLiterals> = HashMap::new();
         for (position, (mut pattern, limited)) in policies.into_iter().enumerate() {
             pattern.sort();
             let is_literal = |value: &MatchValue| matches!(value, MatchValue::Literal(_));

@@ -23,6 +23,13 @@ impl Collector for StoreCollector {
         };
         gauge("keys", "Keys remembered in this process", health.keys)?;
         gauge("key_bytes", "Bytes that keys and their states take in this process", health.bytes)?;
+        if health.kind == "memory" {
+            gauge(
+                "policy_versions",
+                "Policies and superseded versions of them in this process",
+                health.policy_versions,
+            )?;
+        }
         gauge("store_up", "1 while the store answers", u64::from(health.answers()))?;
         let mut counter = |name: &str, help: &str, value: u64| -> fmt::Result {
             let metric = ConstCounter::new(value);
@@ -31,6 +38,7 @@ impl Collector for StoreCollector {
         counter("expired_keys", "Keys let go because they were as good as new", health.expired)?;
         counter("evicted_keys", "Keys let go before that, for want of room", health.evicted)?;
         counter("overflowed_decisions", "Decisions for keys that found no room", health.overflowed)?;
+        counter("unenforced_decisions", "Those of them that were admitted without being counted", health.unenforced)?;
         if !health.counts.is_empty() {
             let help = "What happened on the way to the store, by event";
             let mut family = encoder.encode_descriptor("store_events", help, None, MetricType::Counter)?;

@@ -1,13 +1,18 @@
 //! Many policies and many changes: reloads and overrides never use up anything that only a restart gives back.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use tollgate_core::{Micros, Policy, Quota, Rule};
 use tollgate_memory::{ManualClock, MemoryStore};
 use tollgate_rules::{RuleFile, Rules, read_paths};
-use tollgate_server::{rulebook::Exempt, wiring::Storage};
+use tollgate_server::{
+    engine::{Engine, Subject},
+    rulebook::Exempt,
+    telemetry::Telemetry,
+    wiring::{Storage, StorageSettings, WhenFull},
+};
 
-use crate::{Bench, remaining};
+use crate::{Bench, block_on, remaining};
 
 const START: Micros = Micros(1_768_212_847_000_000);
 
@@ -44,7 +49,7 @@ fn with_limit(files: &[RuleFile], limit: u64) -> Vec<RuleFile> {
     files
 }
 
-/// Every reload changes two thousand policies, under each of which a key is counted.
+/// Every reload changes all of two thousand policies; keys of some of them stay behind.
 #[test]
 fn a_hundred_reloads_of_two_thousand_changed_policies_are_all_accepted() {
     let (bench, _clock) = Bench::by_clock(&rules(0..1), START);
@@ -107,4 +112,31 @@ fn a_hundred_thousand_policies_in_several_files_are_put_into_force() {
     bench.0.load(Ok(files)).unwrap();
     assert_eq!(store(&bench).policy_versions(), 100_000, "what is unchanged is not installed again");
     assert_eq!(remaining(&bench.take("api", &[("tenant", "t99999"), ("user", "u")])), 7);
+}
+
+/// New keys without room are refused or admitted as the settings say, and the metrics tell which.
+#[test]
+fn what_new_keys_get_without_room_is_a_setting() {
+    for (when_full, least, most) in [(WhenFull::Refuse, 0, 100), (WhenFull::Admit, 500, 500)] {
+        let settings = StorageSettings { memory_bytes: 64 << 10, when_full, ..StorageSettings::default() };
+        let store = block_on(Storage::open("memory", &settings)).unwrap();
+        let telemetry = Telemetry::default();
+        let bench = Bench(Engine::new(store, Arc::new(telemetry)));
+        bench.load(&rules(0..1)).unwrap();
+        let used_up = |key: &str| {
+            let entries = [("tenant", "t0"), ("user", key)];
+            let answer = bench.ask("api", &[Subject::descriptor(&entries).costing(9)]).unwrap();
+            answer.decision.unwrap().is_allowed()
+        };
+        for number in 0..5_000 {
+            let _ = used_up(&format!("u{number}"));
+        }
+        let before = bench.0.store().health();
+        let admitted = (0..500).filter(|number| used_up(&format!("new {number}"))).count();
+        let after = bench.0.store().health();
+        assert!((least..=most).contains(&admitted), "{when_full:?}: {admitted} of 500 admitted");
+        assert_eq!(after.overflowed - before.overflowed, 500);
+        assert_eq!(after.unenforced - before.unenforced, if when_full == WhenFull::Admit { 500 } else { 0 });
+        assert!(!used_up("u0"), "a known key is limited either way");
+    }
 }

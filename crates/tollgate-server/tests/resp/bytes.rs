@@ -211,7 +211,7 @@ fn a_server_that_stops_answers_what_has_arrived_and_closes() {
     assert_eq!(client.hears_the_end(), "");
 }
 
-/// A store cannot forget a policy, so that the sets of numbers have an end. It is told, counted, and hurts nobody else.
+/// Callers choose the numbers, so the table of them has an end. It is told, counted, and hurts nobody else.
 #[test]
 fn the_4097th_set_of_numbers_is_refused_and_the_others_go_on() {
     let server = Server::start();

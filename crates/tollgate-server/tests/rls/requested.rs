@@ -64,7 +64,7 @@ async fn a_unit_nobody_knows_is_a_clear_error() {
     }
 }
 
-/// A store cannot forget a policy, so that limits in requests have an end. It is told, and hurts nobody else.
+/// Callers choose the limits in requests, so the table of them has an end. It is told, and hurts nobody else.
 #[tokio::test]
 async fn the_4097th_limit_is_refused_and_the_others_go_on() {
     let server = Server::start(RULES).await;
