@@ -264,7 +264,7 @@ fn of_another_store() -> StoreError {
 
 /// Awaits a question to the store without keeping it in the caller's future: on the stack if the store answers at once, else in a box.
 ///
-/// An HTTP/2 stream keeps its future until the answer is sent, and such a question is nine tenths of 22 KiB.
+/// An HTTP/2 stream keeps its future until the answer is sent, and such a question was most of its 22 KiB.
 pub(crate) async fn small<F: Future>(store: &Storage, question: impl Fn() -> F) -> F::Output {
     if let Some(answered) = store.is_immediate().then(|| question().now_or_never()).flatten() {
         return answered;

@@ -5,7 +5,7 @@
 //!
 //! - **Bound.** A connection may hold as much as the port has left (dynamic threshold): one busy connection gets nearly the
 //!   whole budget, `n` greedy ones a share of `budget / (n + 1)` each, and a newcomer as much as any of them. Every connection
-//!   may hold [`GUARANTEED_BYTES`], whatever the others do. So a port holds at most `budget + connections * GUARANTEED_BYTES`.
+//!   may hold [`GUARANTEED_BYTES`], whatever the others do. So a port is charged at most `budget + connections * GUARANTEED_BYTES`.
 //! - **Progress.** An answer that the peer does not take within the stall time closes the connection; so does one of which
 //!   less than [`PROGRESS_BYTES`] leave in that time. While more than half of the budget is used, the time is two fifths.
 //!
@@ -289,7 +289,7 @@ impl fmt::Debug for Account {
 /// What every connection may hold: a handful of requests, or a few with longer bodies.
 pub(super) const GUARANTEED_BYTES: usize = 16 << 10;
 /// What is charged for a request from its head to the end of its answer: the task, the stream's state in h2 and hyper, the
-/// usual header fields. Measured at 2.4 KiB on HTTP and 3.1 KiB on gRPC.
+/// usual header fields. An estimate; the tables of streams that h2 keeps until the connection ends are not in it.
 pub(crate) const REQUEST_BYTES: usize = 4 << 10;
 /// An answer that is taken slowly is taken at no less than this in a stall time.
 pub(super) const PROGRESS_BYTES: usize = 4 << 10;

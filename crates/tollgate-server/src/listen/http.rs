@@ -83,7 +83,7 @@ where
                         return Ok::<_, Infallible>(charge.answer_anyway(malformed::answer(version, fault)));
                     }
                     // In a box, from when it runs until the answer is there: a stream keeps the rest until the answer is
-                    // sent. On HTTP the box is 8 KiB.
+                    // sent. On HTTP the box is about 12 KiB.
                     let Ok(answer) = Box::pin(service.call(request)).await;
                     charge.answer(answer)
                 }
