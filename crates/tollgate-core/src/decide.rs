@@ -2,7 +2,8 @@
 //!
 //! First every rule says when the cost could go. The request goes at the earliest moment that suits all of them, if
 //! the caller will wait that long; then each rule is charged as of that moment. If one of them refuses, none is
-//! charged, and those that would have let it pass say so with their true numbers.
+//! charged, and those that would have let it pass say so with their true numbers. (Rules that count refused requests
+//! are the exception; see [`refused`](crate::refused).)
 //!
 //! Shadow rules are asked and counted like the others, but nobody waits for them and nobody is refused by them.
 
@@ -13,6 +14,7 @@ use crate::{
     bounds::MAX_TIME,
     decision::{DecidedBy, Decision, RuleDecision, Source, Verdict},
     policy::{Block, Policy, ReadyRule, Subject},
+    refused::{charge_what_is_left, weigh},
     rules_told::RulesTold,
     time::Micros,
     verb::{Take, Verb},
@@ -38,7 +40,8 @@ pub struct Party<'a> {
 pub struct Step {
     /// The answer.
     pub decision: Decision,
-    /// Whether a state was changed. Denials and peeks change none, unless the clock has stepped back far.
+    /// Whether a state was changed. Denials and peeks change none, unless a rule counts refused requests or the clock has
+    /// stepped back far.
     pub changed: bool,
 }
 
@@ -69,11 +72,11 @@ impl Policy {
         if rule.is_shadow() {
             return None;
         }
-        let horizon = self.horizon();
+        let alone = Alone { horizon: self.horizon(), counts_refused: rule.counts_refused() };
         match rule.limiting() {
-            Limiting::Bucket(bucket) => Some(take_alone(bucket, meter, take, horizon, now)),
-            Limiting::Stepwise(stepwise) => Some(take_alone(stepwise, meter, take, horizon, now)),
-            Limiting::Window(window) => Some(take_alone(window, meter, take, horizon, now)),
+            Limiting::Bucket(bucket) => Some(alone.take(bucket, meter, take, now)),
+            Limiting::Stepwise(stepwise) => Some(alone.take(stepwise, meter, take, now)),
+            Limiting::Window(window) => Some(alone.take(window, meter, take, now)),
             Limiting::Log(_) | Limiting::Counter(_) | Limiting::Leases(_) => None,
         }
     }
@@ -91,41 +94,61 @@ pub struct Metered {
     pub promised: Option<Micros>,
 }
 
-/// One rule with nobody to agree with.
-#[inline(always)]
-fn take_alone<A: Algorithm>(algorithm: &A, state: &mut A::State, take: &Take, horizon: Micros, now: Micros) -> Metered {
-    let now = now.min(MAX_TIME);
-    if take.max_wait == Micros::ZERO
-        && let Some(tried) = algorithm.try_quickly(state, take.cost, now)
-    {
-        let rule = told_at_once(algorithm, tried);
-        return Metered { rule, changed: rule.is_allowed(), promised: None };
-    }
-    let moved = algorithm.follow(state, now) > Micros::ZERO;
-    let (mut charged, mut promised) = (false, None);
-    let verdict = if take.cost > algorithm.limit() {
-        Verdict::Never
-    } else {
-        let weighed = algorithm.weigh(state, take.cost, now);
-        let verdict = answer(weighed, take, horizon, now);
-        if let Verdict::Allow { .. } = verdict
-            && take.cost > 0
-        {
-            let at = weighed.go_at;
-            algorithm.charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
-            charged = true;
-            promised = (at > now).then_some(at);
-        }
-        verdict
-    };
-    let look = algorithm.look(state, now);
-    let reset_after = look.rests_at - now;
-    let rule =
-        RuleDecision { verdict, limit: algorithm.limit(), remaining: look.remaining, reset_after, shadow: false };
-    Metered { rule, changed: charged || moved, promised }
+/// One rule that has no other to agree with.
+#[derive(Clone, Copy)]
+struct Alone {
+    horizon: Micros,
+    counts_refused: bool,
 }
 
-/// The one rule of a policy that is a bucket, enforced, and tells nobody to wait: what most policies are. It fits in a
+impl Alone {
+    #[inline(always)]
+    fn take<A: Algorithm>(self, algorithm: &A, state: &mut A::State, take: &Take, now: Micros) -> Metered {
+        let Self { horizon, counts_refused } = self;
+        let now = now.min(MAX_TIME);
+        if take.max_wait == Micros::ZERO
+            && !counts_refused
+            && let Some(tried) = algorithm.try_quickly(state, take.cost, now)
+        {
+            let rule = told_at_once(algorithm, tried);
+            return Metered { rule, changed: rule.is_allowed(), promised: None };
+        }
+        let moved = algorithm.follow(state, now) > Micros::ZERO;
+        let (mut charged, mut promised) = (false, None);
+        let mut verdict = if take.cost > algorithm.limit() {
+            Verdict::Never
+        } else {
+            let weighed = weigh(algorithm, state, take.cost, counts_refused, now);
+            let verdict = answer(weighed, take, horizon, now);
+            if let Verdict::Allow { .. } = verdict
+                && take.cost > 0
+            {
+                let at = weighed.go_at;
+                algorithm.charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
+                charged = true;
+                promised = (at > now).then_some(at);
+            }
+            verdict
+        };
+        let mut look = algorithm.look(state, now);
+        if counts_refused && !matches!(verdict, Verdict::Allow { .. }) {
+            let cost = look.remaining.min(take.cost);
+            if cost > 0 {
+                algorithm.charge(state, Charge { cost, at: now, lease: take.lease }, now);
+                charged = true;
+                look = algorithm.look(state, now);
+                if let Verdict::Deny { .. } = verdict {
+                    verdict = answer(algorithm.weigh(state, take.cost, now), take, horizon, now);
+                }
+            }
+        }
+        let (limit, remaining, reset_after) = (algorithm.limit(), look.remaining, look.rests_at - now);
+        let rule = RuleDecision { verdict, limit, remaining, reset_after, shadow: false };
+        Metered { rule, changed: charged || moved, promised }
+    }
+}
+
+/// The one rule of a policy that is a bucket, enforced, tells nobody to wait and counts no refusals: what most policies are. It fits in a
 /// store's own handle of the policy, and decides without looking anything up.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainBucket(Bucket);
@@ -134,7 +157,7 @@ impl PlainBucket {
     /// The bucket of a policy that is nothing else.
     pub fn of(policy: &Policy) -> Option<Self> {
         match policy.rules() {
-            [rule] if !rule.is_shadow() => match rule.limiting() {
+            [rule] if !rule.is_shadow() && !rule.counts_refused() => match rule.limiting() {
                 Limiting::Bucket(bucket) if !bucket.is_shaped() => Some(Self(*bucket)),
                 _ => None,
             },
@@ -211,24 +234,40 @@ pub fn take_together(parties: &mut [Party<'_>], take: &Take, now: Micros) -> Ste
     }
     let at = weighing.go_at;
     let refused = weighing.refuses(take, now);
-    let charged = !refused && take.cost > 0 && parties.iter().any(|party| party.times > 0);
+    let wanted = take.cost > 0 && parties.iter().any(|party| party.times > 0);
+    let charged = wanted && !refused;
+    let counts = wanted && parties.iter().any(|party| party.policy.counts_refused());
+    let mut counted = false;
     if charged {
         let mut weighed = weighing.weighed.iter();
         for party in &mut *parties {
             party.charge(&take.times(party.times), &mut weighed, at, now);
+        }
+    } else if counts {
+        for party in &mut *parties {
+            counted |= party.count_refused(&take.times(party.times), now);
+        }
+    }
+    if counts {
+        for party in &*parties {
+            party.weigh_after(&take.times(party.times), now, &mut weighing);
         }
     }
     let rules = weighing.tell(parties.iter().flat_map(|party| party.looks(now)), take, refused, now);
     let (verdict, decided_by) = weighing.conclude(&rules, refused, now);
     let lease = (charged && parties.iter().any(|party| party.policy.holds())).then_some(take.lease);
     let decision = Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules };
-    Step { decision, changed: charged || moved }
+    Step { decision, changed: charged || counted || moved }
 }
 
 /// What the rules have said so far.
 pub(crate) struct Weighing {
     /// Each rule's answer; `None` where the cost outweighs the limit.
     weighed: SmallVec<[Option<Weighed>; 3]>,
+    /// The same once refused requests were counted; empty where no rule counts them.
+    after: SmallVec<[Option<Weighed>; 3]>,
+    /// How long the enforcing rules hold the request up after that.
+    held_up: Micros,
     /// The first moment at which all enforcing rules let it pass.
     free_at: Micros,
     /// The moment it goes.
@@ -243,6 +282,8 @@ impl Weighing {
     pub(crate) fn start(now: Micros) -> Self {
         Self {
             weighed: SmallVec::new(),
+            after: SmallVec::new(),
+            held_up: Micros::ZERO,
             free_at: now,
             go_at: now,
             never: false,
@@ -277,6 +318,22 @@ impl Weighing {
         }
     }
 
+    /// What the next rule to be [added again](Self::add_after) said before.
+    pub(crate) fn before(&self) -> Option<Weighed> {
+        self.weighed.get(self.after.len()).copied().flatten()
+    }
+
+    /// One rule's answer once a refused take was counted.
+    pub(crate) fn add_after(&mut self, rule: &ReadyRule, weighed: Option<Weighed>, take: &Take, now: Micros) {
+        self.after.push(weighed);
+        if let Some(weighed) = weighed
+            && !rule.is_shadow()
+            && let Verdict::Deny { retry_after } = answer(weighed, take, self.horizon, now)
+        {
+            self.held_up = self.held_up.max(retry_after);
+        }
+    }
+
     /// What holds for the whole key.
     #[inline]
     pub(crate) fn bound(&mut self, blocked_until: Micros, horizon: Micros) {
@@ -284,7 +341,8 @@ impl Weighing {
         self.horizon = self.horizon.min(horizon);
     }
 
-    /// Each rule's numbers as they are now, and what it would have answered alone.
+    /// Each rule's numbers as they are now, and what it would have answered alone. One that refused says when it would let
+    /// the request pass from now on, which is later if the refusal was counted.
     pub(crate) fn tell<'a>(
         &self,
         looks: impl Iterator<Item = (&'a ReadyRule, Look)>,
@@ -292,22 +350,30 @@ impl Weighing {
         refused: bool,
         now: Micros,
     ) -> RulesTold {
-        let mut weighed = self.weighed.iter();
+        let (mut weighed, mut after) = (self.weighed.iter(), self.after.iter());
         RulesTold::collect(looks.map(|(rule, look)| {
-            let verdict = self.verdict(weighed.next().copied().flatten(), take, refused, now);
+            let after = after.next().copied().flatten();
+            let verdict = self.verdict(weighed.next().copied().flatten(), after, take, refused, now);
             told_of(rule, look, verdict, now)
         }))
     }
 
     #[inline]
-    fn verdict(&self, weighed: Option<Weighed>, take: &Take, refused: bool, now: Micros) -> Verdict {
+    fn verdict(
+        &self,
+        weighed: Option<Weighed>,
+        after: Option<Weighed>,
+        take: &Take,
+        refused: bool,
+        now: Micros,
+    ) -> Verdict {
         let Some(weighed) = weighed else {
             return Verdict::Never;
         };
         match answer(weighed, take, self.horizon, now) {
             Verdict::Allow { .. } if refused => Verdict::Allow { wait: Micros::ZERO },
             Verdict::Allow { .. } => Verdict::Allow { wait: self.go_at - now },
-            denied => denied,
+            denied => after.map_or(denied, |after| answer(after, take, self.horizon, now)),
         }
     }
 
@@ -328,7 +394,8 @@ impl Weighing {
                 longest = (retry_after, DecidedBy::Rule(index));
             }
         }
-        (Verdict::Deny { retry_after: longest.0 }, longest.1)
+        // A rule that would have let it pass may hold it up longest once the refusal was counted.
+        (Verdict::Deny { retry_after: longest.0.max(self.held_up) }, longest.1)
     }
 }
 
@@ -392,8 +459,7 @@ impl Party<'_> {
     fn weigh(&self, take: &Take, now: Micros, weighing: &mut Weighing) {
         weighing.bound(self.block.until, self.policy.horizon());
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
-            let limiting = rule.limiting();
-            weighing.add(rule, (take.cost <= limiting.limit()).then(|| limiting.weigh(state, take.cost, now)));
+            weighing.add(rule, rule.weigh(state, take.cost, now));
         }
     }
 
@@ -406,17 +472,19 @@ impl Party<'_> {
         now: Micros,
     ) {
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
-            let Some(weighed) = weighed.next().copied().flatten() else {
-                continue; // a shadow rule that could never let this pass
-            };
+            let weighed = weighed.next().copied().flatten();
             if take.cost == 0 {
-                continue; // only looked at, beside others that are charged
+                continue; // only looked at, while other keys are charged
             }
-            // A shadow rule that would have refused was not passed, so it is not charged. One that would have made
-            // the request wait is charged for when it would have gone.
-            if rule.is_shadow() && weighed.free_at - now > take.max_wait {
+            // A shadow rule that would have refused was not passed, so it is not charged, unless it counts refusals.
+            // One that would have made the request wait is charged for when it would have gone.
+            let passed = |weighed: &Weighed| !rule.is_shadow() || weighed.free_at - now <= take.max_wait;
+            let Some(weighed) = weighed.filter(passed) else {
+                if rule.counts_refused() {
+                    charge_what_is_left(rule.limiting(), state, take, now);
+                }
                 continue;
-            }
+            };
             let at = at.max(weighed.free_at);
             rule.limiting().charge(state, Charge { cost: take.cost, at, lease: take.lease }, now);
         }

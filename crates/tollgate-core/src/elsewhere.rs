@@ -14,11 +14,13 @@ use crate::{
 };
 
 /// The decision on a take. `rules` are those of all policies, in order: what each weighed the cost as (`None` if it
-/// outweighs the limit), and how it looks afterwards. `refused` is what the script concluded.
+/// outweighs the limit), and how it looks afterwards. `after` is what each weighs the cost as once refused requests were
+/// counted; empty where no rule counts them. `refused` is what the script concluded.
 pub fn taken_elsewhere(
     policies: &[&Policy],
     take: &Take,
     rules: &[(Option<Weighed>, Look)],
+    after: &[Option<Weighed>],
     blocked_until: Micros,
     refused: bool,
     now: Micros,
@@ -30,6 +32,9 @@ pub fn taken_elsewhere(
     }
     for (rule, (weighed, _)) in ready() {
         weighing.add(rule, *weighed);
+    }
+    for ((rule, _), after) in ready().zip(after) {
+        weighing.add_after(rule, *after, take, now);
     }
     let told = weighing.tell(ready().map(|(rule, (_, look))| (rule, *look)), take, refused, now);
     let (verdict, decided_by) = weighing.conclude(&told, refused, now);

@@ -45,6 +45,7 @@ mod elsewhere;
 mod error;
 mod policy;
 mod quota;
+mod refused;
 mod rule;
 mod rules_told;
 mod store;

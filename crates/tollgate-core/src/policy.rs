@@ -127,6 +127,11 @@ impl Policy {
         self.rules.iter().any(|rule| matches!(rule.limiting, Limiting::Leases(_)))
     }
 
+    /// Whether any rule charges refused requests.
+    pub fn counts_refused(&self) -> bool {
+        self.rules.iter().any(ReadyRule::counts_refused)
+    }
+
     /// A key never seen.
     pub fn fresh(&self) -> Subject {
         Subject { states: vec![State::default(); self.rules.len()], ..Subject::default() }
@@ -160,5 +165,11 @@ impl ReadyRule {
     #[inline]
     pub fn is_shadow(&self) -> bool {
         self.rule.is_shadow()
+    }
+
+    /// Whether refused requests are charged as well.
+    #[inline]
+    pub fn counts_refused(&self) -> bool {
+        self.rule.counts_refused()
     }
 }

@@ -23,6 +23,7 @@ pub struct Rule {
     on_store_failure: OnStoreFailure,
     shadow: bool,
     enabled: bool,
+    count_refused: bool,
     /// The first refinement that does not apply to the algorithm; [`Rule::limiting`] refuses the rule for it.
     misapplied: Option<Refinement>,
 }
@@ -150,6 +151,7 @@ impl Rule {
             on_store_failure: OnStoreFailure::default(),
             shadow: false,
             enabled: true,
+            count_refused: false,
             misapplied: None,
         }
     }
@@ -203,6 +205,15 @@ impl Rule {
         self
     }
 
+    /// Count refused requests too: a refused take is charged as much of its cost as the rule has left, and a take of 0 is
+    /// refused while nothing is left. The count ends at the limit, so refused requests keep a key locked for at most as
+    /// long as the rule takes to recover. An error for a concurrency rule: a refused request holds nothing.
+    #[must_use]
+    pub fn count_refused(mut self, count: bool) -> Self {
+        self.count_refused = count;
+        self
+    }
+
     /// Keeps the algorithm where the refinement is for another one, and remembers the mistake.
     fn refine(mut self, refinement: Refinement, refined: Algorithm) -> Self {
         if std::mem::discriminant(&self.algorithm) == std::mem::discriminant(&refined) {
@@ -239,6 +250,11 @@ impl Rule {
     /// Whether it only watches.
     pub fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Whether refused requests are charged as well.
+    pub fn counts_refused(&self) -> bool {
+        self.count_refused
     }
 
     /// Whether it takes part.
@@ -303,6 +319,12 @@ impl Rule {
                 }
                 Ok(Limiting::Counter(Counter::new(limit, window, buckets)))
             }
+            Algorithm::Concurrency { .. } if self.count_refused => Err(Problem::new(
+                "count_refused",
+                "true",
+                "which concurrency has no use for: a refused request holds nothing",
+                "leave it out",
+            )),
             Algorithm::Concurrency { lease } => {
                 if limit > MAX_LEASES {
                     let remedy = format!("use at most {MAX_LEASES}");

@@ -36,7 +36,7 @@ mod versions;
 mod warm;
 
 use overflow::{Overflow, OverflowId};
-pub(crate) use together::{Home, Out};
+pub(crate) use together::{Home, Out, Taken};
 pub(crate) use versions::{Held, Versions};
 
 #[derive(Debug)]
@@ -163,7 +163,8 @@ impl Shard {
         }
         if changed {
             entry.set_meter(meter);
-        } else if matches!(rule.verdict, Verdict::Deny { .. }) {
+        }
+        if matches!(rule.verdict, Verdict::Deny { .. }) {
             entry.mark_denied();
         }
         // A handle of a superseded version finds no key in a hot slot.
@@ -219,10 +220,9 @@ impl Shard {
         }
         let mut subject = self.check_out(index, key.policy, &meant, now);
         let step = policy.decide(&mut subject, verb, now);
+        // Before it is put back, which may remove the entry or move it.
+        mark_if_denied(self.table.get_mut(index), &step.decision);
         self.check_in(index, subject, policy, now);
-        if !step.changed && index < self.table.slots() {
-            mark_if_denied(self.table.get_mut(index), &step.decision);
-        }
         step.decision
     }
 

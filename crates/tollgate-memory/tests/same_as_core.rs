@@ -303,7 +303,8 @@ fn any_policy(random: &mut Random, name: &str) -> Policy {
         .map(|index| {
             let kind = random.pick(&Kind::ALL);
             let shadow = random.one_in(6);
-            random.rule(&format!("rule {index}"), kind).shadow(shadow)
+            let rule = random.rule(&format!("rule {index}"), kind).shadow(shadow);
+            random.counting(rule)
         })
         .collect();
     Policy::new(name, rules).expect("sound rules")

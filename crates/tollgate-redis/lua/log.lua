@@ -82,6 +82,8 @@ if cost > 0 and (must_leave > $left or $line > $moment) then
     end
     if low < $count then
       $free = unpack('>I7', $bytes, $from + low * 12) + $window
+    elseif $tail ~= '' then
+      $free = $line + $window
     end
   end
   if $line > $free then

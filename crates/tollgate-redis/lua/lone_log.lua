@@ -39,13 +39,18 @@ if #head == 66 and cost > 0 and cost <= limit_1 then
           call('SETRANGE', KEYS[1], 6,
             pack('>I7I4I7I5I4I4I5I7I5I7I5', now, length, now, dropped, count, gone, left, first, upto, line, total))
           return pack('>I6I7I7I7I7I7I7', 1, now, 0, now + 1, now, limit_1 - (total - left), line + window_1)
+--@ if counting
+            .. pack('>I7I7', now + 1, now)
+--@ end
         end
+--@ if uncounted
       elseif upto >= must_leave and first + window_1 - now > patience then
         local remaining = limit_1 - (total - left)
         if remaining < 0 then
           remaining = 0
         end
         return pack('>I6I7I7I7I7I7I7', 2, now, 0, first + window_1 + 1, first + window_1, remaining, line + window_1)
+--@ end
       end
     end
   end

@@ -1,4 +1,5 @@
--- One take for one subject, or for several that share a slot: all of them are charged, or none.
+-- One take for one subject, or for several that share a slot: all of them are charged, or none. A refused one charges
+-- the rules that count refused requests what they have left. Twin of tollgate-core/src/decide.rs and refused.rs.
 --
 -- KEYS     one per subject
 -- ARGV[1]  doubles, big-endian: deadline, cost; per subject its tag, its part of the cost (only where there are
@@ -14,12 +15,13 @@
 --          tag  one subject of plain meters was charged and goes at once; this is its new state
 --          0    the same kind was refused or only looked at; its state follows, or nothing if it has none
 --          1    allowed, 2 refused: until when it is blocked, then per rule when it is free (plus one; 0 means never),
---               when it goes, what remains and when it rests (7 each)
+--               when it goes, what remains and when it rests (7 each); then per rule that counts refused requests when it
+--               is free (plus one; 0 means never) and when it goes from now on (7 each)
 --          3    too late; nothing was done
 --          4    not ours to read: which subject (1), and what was found
 --
--- Reads each key once and writes it once, as the last thing. Nothing is written unless permits were charged, or the
--- clock has stepped back so far that the state had to move with it.
+-- Reads each key once and writes it once, as the last thing. Nothing is written unless permits were charged (of a
+-- refused request too, where a rule counts it), or the clock has stepped back so far that the state had to move with it.
 --@ include clock
 --@ numbers deadline cost | patience longest lease
 if now > deadline and not far then
@@ -63,9 +65,11 @@ end
 --@ include lone_log
 --@ end
 --@ if plain
+--@ if uncounted
 if fits == false and patience == 0 then
   return pack('>I6I7', 0, now) .. (raw_1 or '')
 end
+--@ end
 --@ end
 --@ parties
 --@ include read
@@ -87,7 +91,7 @@ if $outweighs then
   never = true
 --@ end
 else
---@ do weigh
+--@ include weigh
 --@ if enforcing
   if $free > free then
     free = $free
@@ -119,6 +123,10 @@ if not refused and cost > 0 then
       moment = $free
     end
 --@ do charge
+--@ if counting
+  else
+--@ include count
+--@ end
   end
 --@ end
 --@ end
@@ -126,6 +134,14 @@ if not refused and cost > 0 then
     @promised = go
   end
   @moved = true
+--@ if counting
+elseif cost > 0 then
+--@ rules
+--@ if counting
+--@ include count
+--@ end
+--@ end
+--@ end
 end
 --@ end
 --@ parties
@@ -142,6 +158,19 @@ do
 --@ do look
   reply = reply .. pack('>I7I7I7I7', $free + 1, $go < 0 and 0 or $go, remaining, rests)
 end
+--@ end
+--@ end
+--@ parties
+--@ if several
+cost = @cost
+--@ end
+--@ rules
+--@ if counting
+if $free >= 0 then
+--@ include weigh
+end
+reply = reply .. pack('>I7I7', $free + 1, $go < 0 and 0 or $go)
+--@ end
 --@ end
 --@ end
 return reply

@@ -39,6 +39,11 @@ pub(crate) struct Without<'a> {
 }
 
 impl Without<'_> {
+    /// Whether all of its rules count refused requests, so that a refused take is charged to the key in any case.
+    pub(crate) fn counts_every_refusal(&self) -> bool {
+        self.version.policy.rules().iter().all(ReadyRule::counts_refused)
+    }
+
     /// Whether it costs more than a rule ever lets through that is not asked about locally.
     fn outweighs(&self, take: &Take) -> bool {
         let cost = take.times(self.times).cost;
@@ -88,7 +93,9 @@ impl Fallback {
         if quota.names_burst() {
             shared = shared.burst(part(quota.burst_or_limit()));
         }
-        let share = Rule::new(rule.name(), shared, rule.algorithm()).shadow(rule.is_shadow());
+        let share = Rule::new(rule.name(), shared, rule.algorithm())
+            .shadow(rule.is_shadow())
+            .count_refused(rule.counts_refused());
         // Fewer permits in the same time may need finer units than fit; then the rule stays whole.
         if share.limiting().is_ok() { share } else { rule.clone() }
     }

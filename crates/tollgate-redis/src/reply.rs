@@ -91,7 +91,7 @@ fn told_by_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Opti
     let goes = Weighed { free_at: now, go_at: now };
     let looks = policy.rules().iter().zip(&subject.states);
     let rules: Vec<_> = looks.map(|(rule, state)| (Some(goes), rule.limiting().look(state, now))).collect();
-    Some(taken_elsewhere(&[policy], take, &rules, Micros::ZERO, false, now))
+    Some(taken_elsewhere(&[policy], take, &rules, &[], Micros::ZERO, false, now))
 }
 
 /// A try that was refused: our own side of the twins, asked about the same state at the same time, says what to tell.
@@ -114,13 +114,24 @@ fn told_in_numbers(
 ) -> Option<Decision> {
     let policies: Vec<&Policy> = subjects.iter().map(|subject| subject.policy).collect();
     let blocked = rest.micros()?;
-    let rules = rest.all(|rest| {
-        let (free, go_at) = (rest.number(7)?, rest.micros()?);
-        let weighed = free.checked_sub(1).map(|free| Weighed { free_at: Micros(free), go_at });
+    let ready = || policies.iter().flat_map(|policy| policy.rules());
+    let told = ready().map(|_| {
+        let weighed = weighed(&mut rest)?;
         Some((weighed, Look { remaining: rest.number(7)?, rests_at: rest.micros()? }))
-    })?;
-    let expected: usize = policies.iter().map(|policy| policy.rules().len()).sum();
-    (rules.len() == expected).then(|| taken_elsewhere(&policies, take, &rules, blocked, refused, now))
+    });
+    let rules: Vec<_> = told.collect::<Option<_>>()?;
+    let after = ready().zip(&rules).map(|(rule, (before, _))| match rule.counts_refused() {
+        true => weighed(&mut rest),
+        false => Some(*before),
+    });
+    let after: Vec<_> = after.collect::<Option<_>>()?;
+    rest.0.is_empty().then(|| taken_elsewhere(&policies, take, &rules, &after, blocked, refused, now))
+}
+
+/// When a rule is free, plus one, and when the request goes; 0 stands for never.
+fn weighed(rest: &mut Reader<'_>) -> Option<Option<Weighed>> {
+    let (free, go_at) = (rest.number(7)?, rest.micros()?);
+    Some(free.checked_sub(1).map(|free| Weighed { free_at: Micros(free), go_at }))
 }
 
 fn lease_of(verb: &Verb) -> Option<LeaseId> {

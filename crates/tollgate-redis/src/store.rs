@@ -148,7 +148,7 @@ impl Store for RedisStore {
         match self.ask(&withouts, &verb, deadline).await {
             Ok(decision) => {
                 inner.counters.decided_by_store.add_one();
-                if decision.is_allowed() {
+                if decision.is_allowed() || withouts.iter().any(Without::counts_every_refusal) {
                     inner.fallback.follow(&withouts, &verb);
                 }
                 Ok(decision)
@@ -255,7 +255,8 @@ impl RedisStore {
     }
 
     /// Keys on different nodes cannot be decided in one step: they are charged one after another, and what was charged
-    /// is given back if a later one refuses. The decision says so.
+    /// is given back if a later one refuses. The decision says so. Keys whose rules all count refused requests are
+    /// charged in any case; where only some of a key's rules do, they count what the key itself refuses.
     async fn take_in_turn(
         &self,
         asks: &[Without<'_>],
@@ -266,8 +267,9 @@ impl RedisStore {
         let mut told: Vec<Decision> = Vec::new();
         let mut refused_by = None;
         for (index, (ask, name)) in asks.iter().zip(names).enumerate() {
-            // Once refused, the others are only looked at, for their numbers.
-            let take = if refused_by.is_some() { Take { cost: 0, ..*take } } else { *take };
+            // Once refused, the others are only looked at, for their numbers, unless they count refused requests.
+            let looks = refused_by.is_some() && !ask.counts_every_refusal();
+            let take = if looks { Take { cost: 0, ..*take } } else { *take };
             let (ask, name) = (slice::from_ref(ask), slice::from_ref(name));
             match self.ask_together(ask, name, &Verb::Take(take), deadline).await {
                 Ok(decision) => {
@@ -292,7 +294,7 @@ impl RedisStore {
     async fn give_back(&self, asks: &[Without<'_>], told: &[Decision], take: &Take) {
         for (ask, decision) in asks.iter().zip(told) {
             let cost = take.times(ask.times).cost;
-            if cost == 0 {
+            if cost == 0 || ask.counts_every_refusal() {
                 continue;
             }
             let at = decision.decided_at + decision.wait();
@@ -403,7 +405,13 @@ fn in_turn(told: &[Decision], refused_by: Option<usize>) -> Decision {
             (least, told.iter().map(Decision::wait).max().unwrap_or_default())
         }
     };
-    let verdict = if refused_by.is_some() { told[index].verdict } else { Verdict::Allow { wait } };
+    // Those after the one that refused were looked at, or have refused and counted it as well.
+    let later = told.iter().map(|decision| decision.verdict).max_by_key(|verdict| match verdict {
+        Verdict::Allow { .. } => (0, Micros::ZERO),
+        Verdict::Deny { retry_after } => (1, *retry_after),
+        Verdict::Never => (2, Micros::ZERO),
+    });
+    let verdict = later.filter(|_| refused_by.is_some()).unwrap_or(Verdict::Allow { wait });
     let lease = if refused_by.is_some() { None } else { told.iter().find_map(|decision| decision.lease) };
     let decided_at = told.iter().map(|decision| decision.decided_at).max().unwrap_or_default();
     Decision { verdict, decided_by: speaks(index), source: Source::InTurn, decided_at, lease, rules }

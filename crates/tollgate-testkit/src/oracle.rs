@@ -8,7 +8,9 @@
 //! What all of them answer, as the design states it:
 //!
 //! - A request goes at the first moment that suits every rule, if the caller waits that long; each rule is then charged
-//!   as of that moment. If not, nothing is charged and `retry_after` is the wait it would have been.
+//!   as of that moment. If not, nothing is charged and `retry_after` is the wait it would have been. Rules that count
+//!   refused requests are then charged what they have left, and `retry_after` is worked out after that; a look passes
+//!   them only while a permit is left.
 //! - Nobody goes before somebody who was told to wait: reservations are first come, first served.
 //! - Waits round up to whole microseconds, `remaining` rounds down.
 //!
@@ -70,6 +72,8 @@ pub struct Booking {
 /// The rules of a policy, answered together.
 pub struct Oracle {
     rules: Vec<Box<dyn Naive>>,
+    /// Which of them count refused requests.
+    counting: Vec<bool>,
     longest_wait: u64,
 }
 
@@ -82,15 +86,18 @@ pub struct Answer {
     pub decided_by: DecidedBy,
     /// Each rule: verdict, limit, remaining and reset_after.
     pub rules: Vec<(Verdict, u64, u64, Micros)>,
+    /// Whether anything was charged.
+    pub changed: bool,
 }
 
 impl Oracle {
     /// An oracle for these rules that reserves no further ahead than `longest_wait`.
     pub fn new(rules: &[Rule], longest_wait: Micros) -> Self {
-        Self { rules: rules.iter().map(naive).collect(), longest_wait: longest_wait.0 }
+        let counting = rules.iter().map(Rule::counts_refused).collect();
+        Self { rules: rules.iter().map(naive).collect(), counting, longest_wait: longest_wait.0 }
     }
 
-    /// Decides one take and, if it passes, remembers it.
+    /// Decides one take and, if it passes or is counted nevertheless, remembers it.
     pub fn take(&mut self, take: &Take, now: Micros) -> Answer {
         let once = vec![1; self.rules.len()];
         self.take_multiples(take, &once, now)
@@ -100,28 +107,40 @@ impl Oracle {
     pub fn take_multiples(&mut self, take: &Take, times: &[u64], now: Micros) -> Answer {
         let now = now.0;
         assert_eq!(times.len(), self.rules.len(), "one multiple for each rule");
-        let rules = self.rules.iter().zip(times);
-        let waits: Vec<Option<RuleWait>> =
-            rules.map(|(rule, times)| wait_of(rule.as_ref(), &take.times(*times), now)).collect();
-        let refusals: Vec<Option<Verdict>> = waits.iter().map(|wait| self.refusal(*wait, take)).collect();
+        let (go, refusals) = self.ask(take, times, now);
         let refused = refusals.iter().any(Option::is_some);
-        let go = now + waits.iter().flatten().map(|wait| wait.go_in).max().unwrap_or(0);
-        if !refused {
-            for (rule, times) in self.rules.iter_mut().zip(times) {
-                let cost = take.times(*times).cost;
-                if cost > 0 {
-                    rule.book(Booking { cost, asked: now, go, lease: take.lease });
-                }
+        let mut changed = false;
+        for ((rule, counts), times) in self.rules.iter_mut().zip(&self.counting).zip(times) {
+            let cost = take.times(*times).cost;
+            let left = if *counts { rule.remaining(now) } else { 0 };
+            let cost = if refused { cost.min(left) } else { cost };
+            if cost > 0 {
+                rule.book(Booking { cost, asked: now, go: if refused { now } else { go }, lease: take.lease });
+                changed = true;
             }
         }
+        let after = if refused { self.ask(take, times, now).1 } else { refusals.clone() };
         let passes = Verdict::Allow { wait: Micros(if refused { 0 } else { go - now }) };
-        let told = self.rules.iter().zip(&refusals).map(|(rule, refusal)| {
+        let told = self.rules.iter().zip(refusals.iter().zip(&after)).map(|(rule, (refusal, after))| {
             let reset_after = Micros(rule.rests_at(now) - now);
-            (refusal.unwrap_or(passes), rule.limit(), rule.remaining(now), reset_after)
+            (refusal.and(*after).unwrap_or(passes), rule.limit(), rule.remaining(now), reset_after)
         });
         let rules: Vec<_> = told.collect();
-        let (verdict, decided_by) = conclude(&rules, passes);
-        Answer { verdict, decided_by, rules }
+        let (mut verdict, decided_by) = conclude(&rules, passes);
+        if let Verdict::Deny { retry_after } = &mut verdict {
+            let later = after.iter().flatten().filter_map(|refusal| refusal.retry_after());
+            *retry_after = later.fold(*retry_after, Micros::max);
+        }
+        Answer { verdict, decided_by, rules, changed }
+    }
+
+    /// When the take goes, and each rule's refusal.
+    fn ask(&self, take: &Take, times: &[u64], now: u64) -> (u64, Vec<Option<Verdict>>) {
+        let each = self.rules.iter().zip(&self.counting).zip(times);
+        let waits: Vec<Option<RuleWait>> =
+            each.map(|((rule, counts), times)| wait_of(rule.as_ref(), *counts, &take.times(*times), now)).collect();
+        let refusals = waits.iter().map(|wait| self.refusal(*wait, take)).collect();
+        (now + waits.iter().flatten().map(|wait| wait.go_in).max().unwrap_or(0), refusals)
     }
 
     /// A holder lets go.
@@ -151,12 +170,13 @@ struct RuleWait {
 }
 
 /// `None` if waiting cannot help.
-fn wait_of(rule: &dyn Naive, take: &Take, now: u64) -> Option<RuleWait> {
+fn wait_of(rule: &dyn Naive, counts_refused: bool, take: &Take, now: u64) -> Option<RuleWait> {
     if take.cost > rule.limit() {
         return None;
     }
     if take.cost == 0 {
-        return Some(RuleWait { free_in: 0, go_in: 0 });
+        let free_in = if counts_refused { rule.free_at(1, now) - now } else { 0 };
+        return Some(RuleWait { free_in, go_in: free_in });
     }
     let free_in = rule.free_at(take.cost, now) - now;
     Some(RuleWait { free_in, go_in: rule.go_at(take.cost, now) - now })

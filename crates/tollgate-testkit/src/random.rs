@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Align, Micros, Quota, Rule, Take, UtcOffset, bounds};
+use tollgate_core::{Algorithm, Align, Micros, Quota, Rule, Take, UtcOffset, bounds};
 
 /// A small generator: the same seed, the same numbers, on every machine. (SplitMix64.)
 #[derive(Clone, Debug)]
@@ -113,6 +113,13 @@ impl Random {
                 return rule;
             }
         }
+    }
+
+    /// The same rule, which counts refused requests once in three times, if its algorithm can.
+    pub fn counting(&mut self, rule: Rule) -> Rule {
+        let holds = matches!(rule.algorithm(), Algorithm::Concurrency { .. });
+        let counts = self.one_in(3);
+        rule.count_refused(counts && !holds)
     }
 
     fn any_rule(&mut self, name: &str, kind: Kind) -> Rule {

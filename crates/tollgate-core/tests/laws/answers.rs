@@ -57,11 +57,12 @@ fn answer_is_lawful(before: &Gate, after: &Gate, take: &Take, verdict: Verdict) 
     if (verdict == Verdict::Never) != outweighs {
         return Err(format!("law 8: {verdict:?} for {} of {:?}", take.cost, limits().collect::<Vec<_>>()));
     }
-    if !matches!(verdict, Verdict::Allow { .. }) && before.subject != after.subject {
+    if !matches!(verdict, Verdict::Allow { .. }) && before.subject != after.subject && !before.policy.counts_refused() {
         return Err("law 4: a denial changed the key".into());
     }
     match verdict {
-        Verdict::Deny { retry_after } => retry_is_exact(before, take, retry_after),
+        // Nothing has changed, unless the refusal was counted: then what was told is to be true of the state it left.
+        Verdict::Deny { retry_after } => retry_is_exact(after, take, retry_after),
         Verdict::Allow { wait } if take.whole_wait => wait_is_exact(before, take, wait),
         _ => Ok(()),
     }
@@ -90,6 +91,9 @@ fn wait_is_exact(before: &Gate, take: &Take, wait: Micros) -> Result<(), String>
     if wait == Micros::ZERO {
         return Ok(());
     }
+    if before.policy.counts_refused() {
+        return Ok(()); // the hastier one would be counted, and told of that
+    }
     let hastier = Verb::Take(Take { max_wait: wait - Micros(1), ..*take });
     match before.would(hastier, before.now).verdict {
         Verdict::Deny { retry_after } if retry_after == wait => Ok(()),
@@ -105,7 +109,9 @@ fn remaining_is_true(after: &Gate, decision: &Decision) -> Result<(), String> {
     }
     let remaining = decision.rules.iter().map(|rule| rule.remaining).min().unwrap_or(0);
     let take = |cost| after.would(Verb::Take(Take::now(cost)), after.now).is_allowed();
-    match (take(remaining), take(remaining + 1)) {
+    // Where nothing remains, a look is refused by rules that count refused requests.
+    let had = take(remaining) || (remaining == 0 && after.policy.counts_refused());
+    match (had, take(remaining + 1)) {
         (true, false) => Ok(()),
         (had, more) => Err(format!("law 5: {remaining} remain; taking them: {had}; one more: {more}")),
     }

@@ -49,6 +49,9 @@ fn survives_steps_back(name: &str, kind: Kind) {
             if step.decision.is_allowed() && take.cost > 0 {
                 let at = episode.gate.now.0 + world.behind + step.decision.wait().0;
                 admitted.push(Flow { at, permits: take.cost.into() });
+            }
+            // Charged, or refused and counted.
+            if step.changed {
                 world.changed = episode.gate.clone();
             }
         }
@@ -94,9 +97,15 @@ impl World {
 
     fn is_not_locked_out(&self, rule: &Rule, gate: &Gate, cost: u64) -> Result<(), String> {
         let take = Verb::Take(Take::now(cost));
-        let mut gate = gate.clone();
+        // Asked by a rule that does not count the asking itself.
+        let forgiving = |gate: &Gate| {
+            let mut forgiving = Gate::new(rule.clone().count_refused(false)).starting_at(gate.now);
+            forgiving.subject = gate.subject.clone();
+            forgiving
+        };
+        let mut gate = forgiving(gate);
         let Some(told) = gate.ask(take).retry_after() else { return Ok(()) };
-        let told_then = self.changed.would(take, self.changed.now).retry_after().unwrap_or(Micros::ZERO);
+        let told_then = forgiving(&self.changed).ask(take).retry_after().unwrap_or(Micros::ZERO);
         let most = told_then + tolerance(rule) + grain(rule);
         if told > most {
             return Err(format!("told {told} after a step back, at most {most} was due"));

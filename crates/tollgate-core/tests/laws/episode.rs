@@ -26,8 +26,11 @@ pub(crate) struct Episode {
 impl Episode {
     pub(crate) fn new(seed: u64, kinds: &[Kind]) -> Self {
         let mut random = Random::new(seed);
-        let rules: Vec<Rule> =
-            kinds.iter().enumerate().map(|(index, kind)| random.rule(&format!("{kind:?} {index}"), *kind)).collect();
+        let any = |(index, kind): (usize, &Kind)| {
+            let rule = random.rule(&format!("{kind:?} {index}"), *kind);
+            random.counting(rule)
+        };
+        let rules: Vec<Rule> = kinds.iter().enumerate().map(any).collect();
         let gate = Gate::of(rules.clone()).starting_at(random.beginning());
         let length = if random.one_in(60) { 400 } else { random.between(4, 40) };
         let spans: Vec<u64> = rules.iter().flat_map(spans_of).collect();
@@ -68,8 +71,11 @@ impl Episode {
 
     /// Everything needed to play it again.
     pub(crate) fn story(&self) -> String {
-        let rules: Vec<String> =
-            self.rules.iter().map(|rule| format!("  {} {:?}", rule.quota(), rule.algorithm())).collect();
+        let told = |rule: &Rule| {
+            let counts = if rule.counts_refused() { " counts refused" } else { "" };
+            format!("  {} {:?}{counts}", rule.quota(), rule.algorithm())
+        };
+        let rules: Vec<String> = self.rules.iter().map(told).collect();
         format!("seed {} step {}\n{}\n{}", self.seed, self.steps, rules.join("\n"), self.story.join("\n"))
     }
 }

@@ -7,6 +7,7 @@
 //!   harder), 8 (never) and 10 (the line is kept).
 //! - `several_keys`: laws 7 and 11 for one take of several keys.
 //! - `clock`: law 9 (the clock steps back).
+//! - `refused`: rules that count refused requests, where law 4 does not hold.
 //! - `promises` and `giving_back`: giving back breaks no promise.
 //! - `verbs` and `change`: everything else that can be done to a key.
 //!
@@ -23,5 +24,6 @@ mod clock;
 mod episode;
 mod giving_back;
 mod promises;
+mod refused;
 mod several_keys;
 mod verbs;

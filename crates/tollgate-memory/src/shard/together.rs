@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Micros, Subject, Verb};
+use tollgate_core::{Micros, Subject, Take, Verb};
 
 use super::{Hashed, Shard};
 use crate::{policies::VersionNode, store::WhenFull};
@@ -26,33 +26,45 @@ impl Shard {
         }
     }
 
-    /// Puts it back where it belongs; `charged` is what the key was charged meanwhile, unless it was refused.
-    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, charged: Option<u64>, now: Micros) {
+    /// Puts it back where it belongs, after this take of it was allowed or refused.
+    pub(crate) fn put_back(&mut self, key: &Hashed<'_>, out: Out, taken: Taken, now: Micros) {
         let policy = &out.version.version.policy;
         match (out.home, self.find(key)) {
             (Home::Known, Some(index)) => {
-                if charged.is_none() {
+                if taken.refused {
                     self.table.get_mut(index).mark_denied();
                 }
                 self.check_in(index, out.subject, policy, now);
             }
-            (Home::Overflow, _) => self.charge_overflow(key, &out.version, charged, now),
+            (Home::Overflow, _) => self.charge_overflow(key, &out.version, taken, now),
             (Home::Unstored, _) => {}
             _ if policy.rests_at(&out.subject, now) <= now => {}
             _ if self.make_room(key.key.len(), &out.subject, now) => {
                 self.insert(key, &out.version, out.subject, now);
             }
             _ if self.when_full == WhenFull::Admit => {}
-            _ => self.charge_overflow(key, &out.version, charged, now),
+            _ => self.charge_overflow(key, &out.version, taken, now),
         }
     }
 
     /// Others share that count, so it is added to, not replaced.
-    fn charge_overflow(&mut self, key: &Hashed<'_>, meant: &Arc<VersionNode>, charged: Option<u64>, now: Micros) {
-        let cost = charged.unwrap_or(0);
-        let verb = Verb::Penalize { cost };
-        let _ = meant.version.policy.decide(self.overflow_of(key, meant, now), &verb, now);
+    fn charge_overflow(&mut self, key: &Hashed<'_>, meant: &Arc<VersionNode>, taken: Taken, now: Micros) {
+        let Taken { take, refused } = taken;
+        let policy = &meant.version.policy;
+        let verb = Verb::Penalize { cost: if refused { 0 } else { take.cost } };
+        let subject = self.overflow_of(key, meant, now);
+        let _ = policy.decide(subject, &verb, now);
+        if refused {
+            policy.count_refused(subject, &take, now);
+        }
     }
+}
+
+/// What became of a take, as far as one key is concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) take: Take,
+    pub(crate) refused: bool,
 }
 
 /// A key's state while it is out of the store.

@@ -9,7 +9,7 @@ use super::{MemoryStore, installed::InstalledPolicy};
 use crate::{
     clock::Clock,
     policies::VersionNode,
-    shard::{Hashed, Home, Out, Shard},
+    shard::{Hashed, Home, Out, Shard, Taken},
 };
 
 impl<C: Clock> MemoryStore<C> {
@@ -32,6 +32,7 @@ impl<C: Clock> MemoryStore<C> {
         };
         let places: Vec<usize> = keys.iter().map(&mut shard_of).collect();
 
+        let takes: Vec<Take> = asks.iter().map(|ask| take.times(ask.times)).collect();
         let mut out: Vec<Out> =
             keys.iter().zip(&places).map(|(key, &place)| locked[place].1.take_out(key, now)).collect();
         let versions: Vec<Arc<VersionNode>> = out.iter().map(|out| Arc::clone(&out.version)).collect();
@@ -45,7 +46,11 @@ impl<C: Clock> MemoryStore<C> {
                 let mut shared = out[first].subject.clone();
                 let step = node.version.policy.decide(&mut shared, &Verb::Take(all), now);
                 if !step.decision.is_allowed() {
-                    return Ok(self.put_all_back(&keys, &places, out, &mut locked, None, step.decision, now));
+                    // Those that have room count the refusal here, those without it when they are put back.
+                    for (out, take) in out.iter_mut().zip(&takes).filter(|(out, _)| out.home != Home::Overflow) {
+                        out.version.version.policy.count_refused(&mut out.subject, take, now);
+                    }
+                    return Ok(self.put_all_back(&keys, &places, out, &mut locked, &takes, step.decision, now));
                 }
             }
         }
@@ -53,9 +58,7 @@ impl<C: Clock> MemoryStore<C> {
         let mut parties: Vec<Party<'_>> =
             each.map(|((out, node), ask)| node.version.policy.party(&mut out.subject).times(ask.times)).collect();
         let step = take_together(&mut parties, take, now);
-        let costs: Vec<u64> = asks.iter().map(|ask| take.times(ask.times).cost).collect();
-        let charged = step.decision.is_allowed().then_some(costs.as_slice());
-        Ok(self.put_all_back(&keys, &places, out, &mut locked, charged, step.decision, now))
+        Ok(self.put_all_back(&keys, &places, out, &mut locked, &takes, step.decision, now))
     }
 
     /// Known keys first: they have their place, and newcomers may need to push others out for theirs.
@@ -66,7 +69,7 @@ impl<C: Clock> MemoryStore<C> {
         places: &[usize],
         out: Vec<Out>,
         locked: &mut [(usize, MutexGuard<'_, Shard>)],
-        charged: Option<&[u64]>,
+        takes: &[Take],
         mut decision: Decision,
         now: Micros,
     ) -> Decision {
@@ -76,8 +79,9 @@ impl<C: Clock> MemoryStore<C> {
         }
         let (known, new): (Vec<_>, Vec<_>) =
             keys.iter().zip(places).zip(out).enumerate().partition(|(_, (_, out))| out.home == Home::Known);
+        let refused = !decision.is_allowed();
         for (index, ((key, place), out)) in known.into_iter().chain(new) {
-            locked[*place].1.put_back(key, out, charged.map(|costs| costs[index]), now);
+            locked[*place].1.put_back(key, out, Taken { take: takes[index], refused }, now);
         }
         if let Some((_, shard)) = locked.first_mut() {
             shard.stats.overflowed += u64::from(decision.source == Source::Overflow);

@@ -55,7 +55,7 @@ fn is_plain(shape: &Shape) -> bool {
 
 /// Whether all there is is one sliding log, which is then edited in place.
 fn is_lone_log(shape: &Shape) -> bool {
-    matches!(shape.as_slice(), [rules] if matches!(rules.as_slice(), [Piece { kind: Kind::Log, shadow: false }]))
+    matches!(shape.as_slice(), [rules] if matches!(rules.as_slice(), [Piece { kind: Kind::Log, shadow: false, .. }]))
 }
 
 fn has_fields(shape: &Shape) -> bool {
@@ -144,8 +144,11 @@ impl Writer<'_> {
         let rules = || self.rules_of(place).len();
         match (condition, place.rule) {
             ("enforcing", Some((_, piece))) => !piece.shadow,
+            ("counting", Some((_, piece))) => piece.counts_refused,
             ("list", Some((_, piece))) => !piece.kind.is_meter(),
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
+            ("counting", None) => self.rules_of(place).iter().any(|(_, piece)| piece.counts_refused),
+            ("uncounted", _) => !self.shape.iter().flatten().any(|piece| piece.counts_refused),
             ("lone log", _) => is_lone_log(self.shape),
             ("plain", _) => is_plain(self.shape),
             ("several", _) => self.shape.len() > 1,

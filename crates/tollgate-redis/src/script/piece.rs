@@ -1,4 +1,4 @@
-//! One rule as a script sees it: which algorithm, whether it only watches, and its numbers.
+//! One rule as a script sees it: which algorithm, whether it only watches or counts refusals, and its numbers.
 
 use tollgate_core::{
     Calendar, CalendarUnit, Policy, ReadyRule,
@@ -11,6 +11,8 @@ pub(crate) struct Piece {
     pub(crate) kind: Kind,
     /// Asked and counted, but nobody waits for it or is refused by it.
     pub(crate) shadow: bool,
+    /// Charged for refused requests as well.
+    pub(crate) counts_refused: bool,
 }
 
 /// Which Lua file, and which variant of it.
@@ -29,7 +31,12 @@ pub(crate) enum Kind {
 impl Piece {
     /// The pieces of a policy's rules.
     pub(crate) fn of(policy: &Policy) -> Vec<Self> {
-        policy.rules().iter().map(|rule| Self { kind: Kind::of(rule), shadow: rule.is_shadow() }).collect()
+        let piece = |rule: &ReadyRule| Self {
+            kind: Kind::of(rule),
+            shadow: rule.is_shadow(),
+            counts_refused: rule.counts_refused(),
+        };
+        policy.rules().iter().map(piece).collect()
     }
 }
 

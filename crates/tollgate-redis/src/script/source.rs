@@ -9,6 +9,8 @@ use super::piece::Kind;
 
 pub(super) const TAKE: &str = include_str!("../../lua/take.lua");
 pub(super) const AMEND: &str = include_str!("../../lua/amend.lua");
+const COUNT: &str = include_str!("../../lua/count.lua");
+const WEIGH: &str = include_str!("../../lua/weigh.lua");
 const CLOCK: &str = include_str!("../../lua/clock.lua");
 const LONE_LOG: &str = include_str!("../../lua/lone_log.lua");
 const READ: &str = include_str!("../../lua/read.lua");
@@ -80,6 +82,8 @@ pub(super) fn shared(name: &str) -> &'static str {
         "clock" => CLOCK,
         "read" => READ,
         "lone_log" => LONE_LOG,
+        "count" => COUNT,
+        "weigh" => WEIGH,
         _ => WRITE,
     }
 }

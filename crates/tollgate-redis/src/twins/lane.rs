@@ -286,7 +286,7 @@ fn list_length(value: &[u8]) -> usize {
     value.len() - begins - 4
 }
 
-/// The kind under test alone, or among others, some of which may only watch.
+/// The kind under test alone, or among others, some of which may only watch or count refused requests.
 fn any_policy(random: &mut Random, kind: Kind) -> Policy {
     let mut rules = vec![random.rule("rule 0", kind)];
     if random.one_in(2) {
@@ -300,7 +300,7 @@ fn any_policy(random: &mut Random, kind: Kind) -> Policy {
         .into_iter()
         .map(|rule| {
             let shadow = random.one_in(8);
-            rule.shadow(shadow)
+            random.counting(rule.shadow(shadow))
         })
         .collect();
     Policy::new("policy", rules).unwrap()

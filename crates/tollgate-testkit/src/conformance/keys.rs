@@ -47,6 +47,21 @@ pub async fn several_keys_bear_different_parts<S: Store, T: Fn(Micros)>(bench: &
     bench.decide(&[bob.ask().times(0)], Verb::Take(Take::now(1))).await.unwrap().expect_allow();
 }
 
+/// Where rules count refused requests, every key is charged, those before and after the one that refused.
+pub async fn several_keys_count_a_refused_request<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    let alice = bench.key([log(10).count_refused(true)]);
+    let bob = bench.key_under(alice.policy.clone(), "bob");
+    let carol = bench.key_under(alice.policy.clone(), "carol");
+    let left = async || (alice.remaining().await, bob.remaining().await, carol.remaining().await);
+    bob.take(9).await.expect_allow();
+
+    let all = [alice.ask(), bob.ask(), carol.ask().times(3)];
+    bench.decide(&all, Verb::Take(Take::now(2))).await.unwrap().expect_deny();
+    assert_eq!(left().await, (8, 0, 4));
+    bench.decide(&all, Verb::Take(Take::now(4))).await.unwrap().expect_never();
+    assert_eq!(left().await, (4, 0, 0));
+}
+
 /// The keys may live under different policies.
 pub async fn several_keys_of_several_policies<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
     let per_user = bench.install(bench.policy("user", [log(5)]), Carry::Keep);

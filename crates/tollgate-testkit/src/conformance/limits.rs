@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Align, DecidedBy, Micros, Quota, Rule, Store, Verdict};
+use tollgate_core::{Align, Carry, DecidedBy, Decision, Micros, Quota, Rule, Store, Verdict};
 
 use super::Bench;
 use crate::gate::Expect;
@@ -103,6 +103,42 @@ pub async fn all_rules_or_none<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>)
     assert_eq!(refused.rules[1].verdict, Verdict::Allow { wait: Micros::ZERO });
     assert_eq!(refused.rules.iter().map(|rule| rule.remaining).collect::<Vec<_>>(), [1, 96, 996]);
     assert_eq!(refused.rules.iter().map(|rule| rule.limit).collect::<Vec<_>>(), [5, 100, 1_000]);
+}
+
+/// A refused request is charged, under the rules that count it, as far as they have permits left; `retry_after` is true of
+/// the state it leaves.
+pub async fn refused_requests_are_counted_where_a_rule_says_so<S: Store, T: Fn(Micros)>(bench: &Bench<'_, S, T>) {
+    for rule in tens().into_iter().filter(|rule| rule.name() != "concurrency") {
+        let name = rule.name().to_owned();
+        let other = Rule::fixed_window("other", Quota::per_hour(100));
+        let policy = bench.policy(&name, [rule.count_refused(true), other]);
+        let key = bench.key_under(bench.install(policy, Carry::Keep), &name);
+        key.take(7).await.expect_allow();
+        let refused = key.take(4).await;
+        let told = |told: &Decision| told.rules.iter().map(|rule| rule.remaining).collect::<Vec<_>>();
+        assert_eq!((told(&refused), refused.decided_by), (vec![0, 93], DecidedBy::Rule(0)), "{name}");
+        let retry = refused.expect_deny();
+        bench.advance(retry);
+        key.take(4).await.expect_allow();
+        key.take(11).await.expect_never();
+        assert_eq!(told(&key.peek().await), [0, 89], "{name}: what can never pass takes what is left");
+    }
+}
+
+/// Look first, pay afterwards: a look charges nothing, and passes while something is left.
+pub async fn a_look_needs_a_permit_where_refused_requests_are_counted<S: Store, T: Fn(Micros)>(
+    bench: &Bench<'_, S, T>,
+) {
+    let key = bench.key([Rule::fixed_window("hour", Quota::per_hour(1_000)).count_refused(true)]);
+    for (cost, left) in [(0, 1_000), (600, 400), (0, 400)] {
+        assert_eq!(key.take(cost).await.remaining(), left);
+    }
+    assert_eq!(key.take(600).await.remaining(), 0);
+    let retry = key.take(0).await.expect_deny();
+    assert_eq!(key.take(0).await.expect_deny(), retry);
+    key.peek().await.expect_allow();
+    bench.advance(retry);
+    key.take(0).await.expect_allow();
 }
 
 /// The store says what time it is, and it is the time that was set.

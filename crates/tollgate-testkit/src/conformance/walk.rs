@@ -16,7 +16,8 @@ pub async fn a_random_walk_is_answered_as_the_core_answers<S: Store, T: Fn(Micro
         let rules: Vec<Rule> = (0..random.between(1, 3))
             .map(|index| {
                 let kind = random.pick(&Kind::ALL);
-                random.rule(&format!("{index}"), kind)
+                let rule = random.rule(&format!("{index}"), kind);
+                random.counting(rule)
             })
             .collect();
         let name = format!("walk {seed}");
