@@ -81,7 +81,11 @@ fn describe(out: &mut impl Write, file: &RuleFile) -> io::Result<()> {
                     entries => entries.iter().map(|(key, value)| pair(key, value)).collect::<Vec<_>>().join(", "),
                 };
                 let (name, line) = (entry.policy.name(), entry.line);
-                let told = entry.policy.rules().iter().map(|ready| ready.rule()).chain(&entry.disabled).map(rule);
+                let told = entry.policy.rules().iter().map(|ready| ready.rule()).chain(&entry.disabled);
+                let told = told.map(|rule| {
+                    let counts = if rule.counts_refused() { ", counts refused requests" } else { "" };
+                    format!("{}{counts}", self::rule(rule))
+                });
                 let told = told.collect::<Vec<_>>().join("; ");
                 write!(out, "{}:{line}: {}/{name} ({pattern}): {told}", file.file, file.domain)?;
                 match entry.overrides.len() {

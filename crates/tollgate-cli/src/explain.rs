@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
 };
 
-use tollgate_core::{DecidedBy, Decision, Micros, Policy, Subject, Verb, Verdict};
+use tollgate_core::{DecidedBy, Decision, Micros, Policy, Subject, Verb, Verdict, algorithm::Algorithm};
 
 use crate::{
     cli::ExplainArgs,
@@ -39,6 +39,11 @@ pub(crate) fn run(args: &ExplainArgs) -> Outcome {
         writeln!(out, "\nrule {} ({numbers}): {}{shadow}", rule.name(), told.verdict.name())?;
         for line in arithmetic::lines(rule, &moment.before.states[index], &moment.verb, moment.at) {
             writeln!(out, "  {line}")?;
+        }
+        if let (Verb::Take(take), true) = (&moment.verb, rule.counts_refused() && !moment.decision.is_allowed()) {
+            let left = rule.limiting().look(&moment.before.states[index], moment.at).remaining;
+            let counted = left.min(take.cost);
+            writeln!(out, "  refused requests are counted: {counted} of {} are charged", take.cost)?;
         }
         writeln!(
             out,

@@ -4,13 +4,19 @@
 //! else the first wildcard that fits, else the key alone; the limit counts only where the request's entries end. The
 //! matching lives with the server; this is what it walks over.
 //!
+//! Every limit counts refused requests, as that service does ([`Rule::count_refused`](tollgate_core::Rule::count_refused)).
 //! Windows are fixed and aligned to the epoch as they are there, with a month of 30 and a year of 365 days, unless
 //! `algorithm` names another way of counting.
 
 mod check;
+mod metadata;
+mod wildcard;
 
 pub(crate) use check::check;
+use serde_json::{Map, Value};
 use tollgate_core::{Micros, Policy};
+
+pub use self::wildcard::Wildcard;
 
 /// One level of a descriptor.
 #[derive(Clone, Debug)]
@@ -29,8 +35,10 @@ pub struct EnvoyDescriptor {
     pub value_to_metric: bool,
     /// All values that fit the wildcard share one count.
     pub share_threshold: bool,
-    /// Let requests over the limit pass, and say in the reply's metadata that they are.
+    /// Refuse a request only where all its quotas are over, and say in the reply's metadata which are.
     pub quota_mode: bool,
+    /// Fields of the reply's metadata while requests are within this limit.
+    pub metadata: Map<String, Value>,
     /// The next level, in the order of the file: of several wildcards the first one wins.
     pub descriptors: Vec<EnvoyDescriptor>,
     /// The way to it through the tree, which is also the name of its limit's policy.
@@ -46,8 +54,8 @@ pub enum EnvoyValue {
     Any,
     /// Exactly this.
     Literal(String),
-    /// Anything that begins with this; written with a `*` at the end.
-    Prefix(String),
+    /// Anything that fits a pattern with `*` in it.
+    Wildcard(Wildcard),
 }
 
 /// The limit of one descriptor.
@@ -137,8 +145,8 @@ impl EnvoyValue {
     fn of(word: Option<&str>) -> Self {
         match word {
             None | Some("") => Self::Any,
-            Some(word) => match word.strip_suffix('*') {
-                Some(prefix) => Self::Prefix(prefix.to_owned()),
+            Some(word) => match Wildcard::of(word) {
+                Some(wildcard) => Self::Wildcard(wildcard),
                 None => Self::Literal(word.to_owned()),
             },
         }

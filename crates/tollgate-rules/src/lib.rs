@@ -46,7 +46,7 @@ mod together;
 mod tree;
 
 pub use duration::parse as parse_duration;
-pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
+pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue, Wildcard};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
 pub use moment::tell as tell_moment;
 pub use native::{MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue, Override, PolicyEntry};

@@ -51,6 +51,8 @@ pub struct ServerConfig {
     pub auth: AuthConfig,
     /// What becomes of counts when a reload changes numbers.
     pub carry: Carry,
+    /// Whether limits in Envoy's form count refused requests, as envoyproxy/ratelimit does.
+    pub envoy_counts_refused: bool,
     /// How often the files are looked at.
     pub look_every: Duration,
     /// Between the word to stop and the end of accepting: time for balancers to notice.
@@ -121,6 +123,7 @@ impl Default for ServerConfig {
             headers: HeaderStyle::default(),
             auth: AuthConfig::default(),
             carry: Carry::default(),
+            envoy_counts_refused: true,
             look_every: Duration::from_millis(500),
             stop_delay: Duration::ZERO,
             traces: None,

@@ -10,10 +10,11 @@ mod lane;
 mod manage;
 mod plan;
 mod question;
+mod quotas;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -51,6 +52,7 @@ struct Inner {
     /// What the next book is made from; whoever changes it holds it.
     managed: Mutex<Managed>,
     next_lease: AtomicU64,
+    envoy_counts_refused: AtomicBool,
 }
 
 impl Engine {
@@ -63,6 +65,7 @@ impl Engine {
             telemetry,
             managed: Mutex::default(),
             next_lease: AtomicU64::new(random_lease()),
+            envoy_counts_refused: AtomicBool::new(true),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -201,6 +204,8 @@ impl Engine {
             let cost = if plan.places.len() == 1 { plan.cost_of(&plan.places[0]) } else { 1 };
             let holds = plan.places.iter().any(|place| place.limited.policy.holds());
             let lease = if holds { self.new_lease() } else { LeaseId(0) };
+            // What is refused anyway is only counted, and reserves nothing.
+            let max_wait = if plan.refused { Micros::ZERO } else { max_wait };
             return Verbs::Together(Verb::Take(Take { lease, ..Take::up_to(cost, max_wait) }));
         }
         let verb = |cost: u64| match asked {
@@ -305,7 +310,8 @@ impl Engine {
     }
 
     fn requested(&self, domain: &str, limit: RequestedLimit) -> Result<Arc<Limited>, AskError> {
-        self.inner.adhoc.limit(domain, limit, &self.inner.store, &self.inner.telemetry)
+        let counts = self.inner.envoy_counts_refused.load(Ordering::Relaxed);
+        self.inner.adhoc.limit(domain, limit, counts, &self.inner.store, &self.inner.telemetry)
     }
 
     fn let_through(&self, fate: Fate) {

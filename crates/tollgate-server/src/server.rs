@@ -110,6 +110,7 @@ impl Server {
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));
         engine.carry(config.carry);
+        engine.envoy_counts_refused(config.envoy_counts_refused);
         engine.load(Ok(rules)).map_err(StartError::Load)?;
 
         let ports = Ports::take(&config, &telemetry).await?;

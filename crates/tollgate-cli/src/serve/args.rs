@@ -138,6 +138,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TOLLGATE_ON_CHANGE", value_enum, default_value_t, help_heading = "Keeping")]
     on_change: OnChange,
 
+    /// Limits in Envoy's form charge all descriptors of a request or, if it is refused, none. Unless said, a refused request
+    /// is counted, as envoyproxy/ratelimit does; its variable STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is heeded, too.
+    #[arg(
+        long,
+        env = "TOLLGATE_ENVOY_ALL_OR_NONE",
+        value_parser = BoolishValueParser::new(),
+        help_heading = "Keeping"
+    )]
+    envoy_all_or_none: bool,
+
     /// How the log is written.
     #[arg(long, env = "TOLLGATE_LOG_FORMAT", value_enum, default_value_t, help_heading = "Running")]
     pub(super) log_format: LogFormat,
@@ -284,6 +294,7 @@ impl ServeArgs {
                 OnChange::Scale => Carry::Scale,
                 OnChange::Fresh => Carry::Fresh,
             },
+            envoy_counts_refused: !(self.envoy_all_or_none || stops_counting()?),
             stop_delay: seconds(self.stop_delay),
             traces: traces::wanted(self),
             ..ServerConfig::default()
@@ -301,6 +312,18 @@ fn secret_of(file: Option<&std::path::Path>, variable: &str, what: &str) -> Resu
         Err(VarError::NotPresent) => Ok(None),
         Ok(_) | Err(VarError::NotUnicode(_)) => {
             Err(Failure::Option(format!("{variable} is empty or no text; give it {what}, or unset it")))
+        }
+    }
+}
+
+/// What envoyproxy/ratelimit's own variable says, in the words that service takes for yes and no.
+fn stops_counting() -> Result<bool, Failure> {
+    const VARIABLE: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+    match std::env::var(VARIABLE).as_deref() {
+        Ok("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
+        Ok("" | "0" | "f" | "F" | "false" | "FALSE" | "False") | Err(VarError::NotPresent) => Ok(false),
+        Ok(_) | Err(VarError::NotUnicode(_)) => {
+            Err(Failure::Option(format!("{VARIABLE} is neither true nor false; use one of them, or unset it")))
         }
     }
 }

@@ -110,6 +110,35 @@ fn an_empty_admin_token_is_refused() {
     );
 }
 
+/// Limits in Envoy's form count refused requests, unless one of two switches says otherwise.
+#[test]
+fn limits_in_envoys_form_charge_all_or_none_if_told_so() {
+    let rules = "domain: edge\ndescriptors: [{ key: user, rate_limit: { unit: year, requests_per_unit: 10 } }]\n";
+    let desk = Desk::new().file("edge.yaml", rules);
+    let left = |words: &[&str], variables: &[(&str, &str)]| {
+        let words = [&["serve", "--rules", "edge.yaml"], words].concat();
+        let server = Running::launch(&desk, &words, &[&FREE, variables].concat());
+        let ask = |cost: u64| {
+            let body = format!(r#"{{"domain":"edge","descriptor":{{"user":"ann"}},"cost":{cost}}}"#);
+            let told = shell(&format!("curl -s -d '{body}' http://{}/v1/check", server.http()));
+            serde_json::from_slice::<Value>(&told).unwrap()
+        };
+        assert_eq!(ask(6)["verdict"], "allow");
+        let refused = ask(6);
+        assert_eq!(refused["verdict"], "deny");
+        (refused["remaining"].as_u64().unwrap(), ask(0)["verdict"].as_str().unwrap().to_owned())
+    };
+    const THEIRS: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+    assert_eq!(left(&[], &[]), (0, "deny".into()));
+    assert_eq!(left(&["--envoy-all-or-none"], &[]), (4, "allow".into()));
+    assert_eq!(left(&[], &[(THEIRS, "true")]), (4, "allow".into()));
+    assert_eq!(left(&[], &[(THEIRS, "0")]), (0, "deny".into()));
+    let mut command = desk.command(&["serve", "--http", "0", "--grpc", "off", "--resp", "off", "--admin", "off"]);
+    let run = command.env(THEIRS, "maybe").output().unwrap();
+    let complaints = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.code() == Some(2) && complaints.contains("is neither true nor false"), "{complaints}");
+}
+
 #[test]
 fn every_flag_has_a_variable_named_after_it() {
     let help = Desk::new().run(&["serve", "--help"]).out;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{Policy, Quota, Rule};
 
-use super::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue};
+use super::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue, metadata};
 use crate::{
     native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, check_domain, failure_answer},
     place::Path,
@@ -72,8 +72,8 @@ impl Checker<'_> {
         let value = EnvoyValue::of(spec.value.as_deref());
         self.check_length("value", spec.value.as_deref().unwrap_or_default(), MAX_MATCH_VALUE_BYTES, spot);
         let share_threshold = spec.share_threshold.unwrap_or(false);
-        if share_threshold && !matches!(value, EnvoyValue::Prefix(_)) {
-            let message = "share_threshold joins the values of a wildcard; use a value that ends in *, or leave it out";
+        if share_threshold && !matches!(value, EnvoyValue::Wildcard(_)) {
+            let message = "share_threshold joins the values of a wildcard; use a value with a *, or leave it out";
             spot.blame("share_threshold", self.report, message);
         }
 
@@ -96,6 +96,7 @@ impl Checker<'_> {
             value_to_metric: spec.value_to_metric.unwrap_or(false),
             share_threshold,
             quota_mode: spec.quota_mode.unwrap_or(false),
+            metadata: metadata::of(spec, spot, self.report),
             descriptors,
             name,
             line: spot.node.place.line,
@@ -144,6 +145,7 @@ impl Checker<'_> {
             }
         }
         .shadow(shadow)
+        .count_refused(true)
         .on_store_failure(spec.on_store_failure.map(failure_answer).unwrap_or_default());
         if let Err(error) = rule.limiting() {
             let problem = error.problem;
@@ -221,10 +223,14 @@ fn name_below(above: &str, key: &str, value: &EnvoyValue) -> String {
             name.push('=');
             escape(literal, &mut name);
         }
-        EnvoyValue::Prefix(prefix) => {
+        EnvoyValue::Wildcard(wildcard) => {
             name.push('=');
-            escape(prefix, &mut name);
-            name.push('*');
+            for (index, part) in wildcard.written().split('*').enumerate() {
+                if index > 0 {
+                    name.push('*');
+                }
+                escape(part, &mut name);
+            }
         }
     }
     if name.len() <= LONGEST_NAME {

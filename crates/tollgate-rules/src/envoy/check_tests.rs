@@ -23,11 +23,11 @@ fn the_tree_keeps_its_shape_and_order() {
          rate_limit: { unit: day, requests_per_unit: 0 }\n",
     );
     let [first, second, third] = file.descriptors() else { panic!("{file:?}") };
-    assert_eq!(first.value, EnvoyValue::Prefix("foo".into()));
+    assert_eq!(first.value, EnvoyValue::of(Some("foo*")));
     assert!(first.share_threshold && first.quota_mode && first.limit.is_none());
     let inner = policy_of(&first.descriptors[0]);
     assert_eq!((inner.domain(), inner.name()), ("edge", "a=foo*/b"));
-    assert_eq!(inner.rules()[0].rule(), &Rule::sliding_log("minute", Quota::per_minute(5)));
+    assert_eq!(inner.rules()[0].rule(), &Rule::sliding_log("minute", Quota::per_minute(5)).count_refused(true));
     assert!(matches!(second.limit.as_ref().unwrap().allowance, Allowance::Unlimited));
     // Their reader takes any scalar for text.
     assert_eq!(third.value, EnvoyValue::Literal("42".into()));
@@ -42,8 +42,8 @@ fn months_and_years_are_as_long_as_upstream() {
     );
     let rule = |index: usize| policy_of(&file.descriptors()[index]).rules()[0].rule().clone();
     let days = |days: u64| Quota::per_micros(1, tollgate_core::Micros(days * 86_400_000_000));
-    assert_eq!(rule(0), Rule::fixed_window("month", days(30)));
-    assert_eq!(rule(1), Rule::fixed_window("year", days(365)).shadow(true));
+    assert_eq!(rule(0), Rule::fixed_window("month", days(30)).count_refused(true));
+    assert_eq!(rule(1), Rule::fixed_window("year", days(365)).shadow(true).count_refused(true));
 }
 
 #[test]
@@ -62,7 +62,11 @@ fn policies_of_different_descriptors_never_share_a_name() {
         name_below("", "a=b", &EnvoyValue::Any),
         name_below("a", "b", &EnvoyValue::Any),
         name_below("", "a/b", &EnvoyValue::Any),
-        name_below("", "a", &EnvoyValue::Prefix("b".into())),
+        name_below("", "a", &EnvoyValue::of(Some("b*"))),
+        name_below("", "a", &EnvoyValue::of(Some("b*c"))),
+        name_below("", "a", &EnvoyValue::of(Some("*b"))),
+        name_below("", "a", &EnvoyValue::of(Some("*"))),
+        name_below("", "a", &EnvoyValue::of(Some("**"))),
         name_below("", "a", &literal("b*")),
         name_below("", "a", &literal(&"x".repeat(200))),
         name_below("", "a", &literal(&"x".repeat(201))),
@@ -86,4 +90,23 @@ fn a_limit_may_say_what_it_answers_without_its_store() {
     let wrong = "domain: edge\ndescriptors: [{ key: a, rate_limit: { unlimited: true, on_store_failure: open } }]\n";
     let problems = read_str("envoy.yaml", wrong, Format::Yaml).unwrap_err();
     assert!(problems.to_string().contains("unlimited counts nothing, so on_store_failure says nothing"), "{problems}");
+}
+
+/// `metadata` is any mapping, read as it was written.
+#[test]
+fn metadata_is_read_as_it_was_written() {
+    let file = read(
+        "domain: edge\ndescriptors:\n  - key: a\n    metadata: { name: 5, service: b, weight: 0.5, on: true, list: [x, 1] }\n    \
+         rate_limit: { unit: day, requests_per_unit: 5 }\n",
+    );
+    let told = serde_json::to_string(&file.descriptors()[0].metadata).unwrap();
+    assert_eq!(told, r#"{"list":["x",1],"name":5,"on":true,"service":"b","weight":0.5}"#);
+    for (wrong, said) in [
+        ("7".to_owned(), "metadata is 7, a number; use a mapping"),
+        (format!("{{ text: {} }}", "x".repeat(5_000)), "metadata is 5011 bytes long as JSON; use at most 4096"),
+    ] {
+        let text = format!("domain: edge\ndescriptors:\n  - key: a\n    metadata: {wrong}\n");
+        let problems = read_str("envoy.yaml", &text, Format::Yaml).unwrap_err();
+        assert!(problems.to_string().contains(said), "{problems}");
+    }
 }

@@ -33,6 +33,7 @@ pub(super) fn check(spec: &RuleSpec, spot: Spot<'_>, failure: OnStoreFailure, re
     let rule = Rule::new(spec.name.as_deref()?, quota(spec)?, algorithm(word, spec, spot, report)?)
         .on_store_failure(spec.on_store_failure.map_or(failure, failure_answer))
         .shadow(spec.shadow.unwrap_or(false))
+        .count_refused(spec.count_refused.unwrap_or(false))
         .enabled(spec.enabled.unwrap_or(true));
     (report.count() == before).then_some(rule)
 }
@@ -163,6 +164,7 @@ fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Repor
         ("utc_offset", word == FixedWindow),
         ("buckets", word == SlidingCounter),
         ("lease", word == Concurrency),
+        ("count_refused", word != Concurrency),
     ];
     for (field, useful) in fields {
         if useful || !spot.has(field) {
@@ -172,6 +174,7 @@ fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Repor
             ("burst", LeakyBucket) => "call it capacity",
             ("capacity", TokenBucket | Gcra) => "call it burst",
             ("per", Concurrency) => "leave it out: holders are counted, not requests over time",
+            ("count_refused", _) => "leave it out: a refused request holds nothing",
             ("burst", _) => "leave it out: the whole limit may come at once",
             _ => "leave it out",
         };

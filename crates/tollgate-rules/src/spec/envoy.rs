@@ -3,8 +3,11 @@
 //! Its reader takes any scalar where it wants text (`value: 42` is the text "42") and an empty field for none, so this
 //! form does, too.
 
+use std::collections::BTreeMap;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 use super::{AlgorithmWord, FailureWord, value::Requests};
 
@@ -30,7 +33,7 @@ pub(crate) struct DescriptorSpec {
     /// The entry's key.
     #[schemars(required, schema_with = "some_scalar")]
     pub(crate) key: Option<String>,
-    /// The entry's value; one that ends in `*` is a prefix, and none at all is any value.
+    /// The entry's value; each `*` in it stands for any text, and none at all is any value.
     #[serde(default)]
     #[schemars(schema_with = "scalar")]
     pub(crate) value: Option<String>,
@@ -44,8 +47,10 @@ pub(crate) struct DescriptorSpec {
     pub(crate) value_to_metric: Option<bool>,
     /// All values that fit the wildcard share one count.
     pub(crate) share_threshold: Option<bool>,
-    /// Let requests over the limit pass, and say in the reply's metadata that they are.
+    /// Refuse a request only where all its quotas are over, and say in the reply's metadata which are.
     pub(crate) quota_mode: Option<bool>,
+    /// Fields of the reply's metadata while requests are within this limit.
+    pub(crate) metadata: Option<BTreeMap<String, Value>>,
     /// The next level.
     pub(crate) descriptors: Option<Vec<DescriptorSpec>>,
 }

@@ -106,6 +106,8 @@ pub(crate) struct RuleSpec {
     pub(crate) on_store_failure: Option<FailureWord>,
     /// Decide and count, but never refuse.
     pub(crate) shadow: Option<bool>,
+    /// Charge refused requests too, as far as permits are left; for every algorithm but `concurrency`.
+    pub(crate) count_refused: Option<bool>,
     /// Whether the rule takes part; true if left out.
     pub(crate) enabled: Option<bool>,
 }

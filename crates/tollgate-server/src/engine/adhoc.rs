@@ -71,17 +71,19 @@ impl Adhoc {
         }
     }
 
-    /// The window with these numbers, in this domain.
+    /// The window with these numbers, in this domain; `counts` says whether it counts refused requests.
     pub(super) fn limit(
         &self,
         domain: &str,
         limit: RequestedLimit,
+        counts: bool,
         store: &Storage,
         telemetry: &Telemetry,
     ) -> Result<Arc<Limited>, AskError> {
         self.limits.get(&(domain.into(), limit), telemetry, || {
             let RequestedLimit { requests_per_unit, unit } = limit;
-            let rule = Rule::fixed_window("requested", Quota::per_micros(requests_per_unit, unit.span()));
+            let quota = Quota::per_micros(requests_per_unit, unit.span());
+            let rule = Rule::fixed_window("requested", quota).count_refused(counts);
             let name = format!("requested={requests_per_unit}%per%{}", unit.name());
             let policy = Policy::new(name, [rule]).and_then(|policy| policy.in_domain(domain));
             limited(policy, |policy| store.install(policy, Carry::Keep), telemetry)

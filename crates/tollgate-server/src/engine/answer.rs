@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use serde_json::{Map, Value};
 use tollgate_core::{DecidedBy, Decision, Micros, Policy, RuleDecision, StoreError, Verdict};
 
 use super::RequestedLimit;
@@ -33,8 +34,10 @@ pub struct SubjectAnswer {
     pub verdict: Verdict,
     /// Whether any of its rules, shadows included, would refuse it.
     pub over_limit: bool,
-    /// Over the limit or not, it passes; the caller is to be told (`quota_mode` of a descriptor).
+    /// Over the limit it passes, unless all quotas of the request are; the caller is told (`quota_mode` of a descriptor).
     pub quota_mode: bool,
+    /// What its limit's entry in the rule file sends back with answers within the limit.
+    pub metadata: Option<Arc<Map<String, Value>>>,
     /// The limit in the words of the rule file or of the request, where it was written as so many per unit.
     pub written: Option<RequestedLimit>,
     /// What it was charged, or would have been.
@@ -169,6 +172,7 @@ impl SubjectAnswer {
             verdict: Verdict::Allow { wait: Micros::ZERO },
             over_limit: false,
             quota_mode: false,
+            metadata: None,
             written: None,
             cost,
             key: Box::default(),

@@ -3,7 +3,11 @@
 //! Everything is checked first, then told to the store, then published with one pointer. Whoever cannot be read keeps
 //! the rules that were there.
 
-use std::{fmt, sync::Arc, time::SystemTime};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::SystemTime,
+};
 
 use tollgate_core::{Carry, Micros, StoreError};
 use tollgate_rules::{Problems, RuleFile};
@@ -88,6 +92,12 @@ impl Engine {
         self.inner.managed.lock().carry = carry;
     }
 
+    /// Whether limits in Envoy's form, and those that come with its requests, count refused requests; they do unless said
+    /// otherwise. To be said before rules are loaded.
+    pub fn envoy_counts_refused(&self, counts: bool) {
+        self.inner.envoy_counts_refused.store(counts, Ordering::Relaxed);
+    }
+
     /// How the last reading of the rule files went.
     pub fn rules_status(&self) -> RulesStatus {
         self.inner.managed.lock().status.clone()
@@ -156,7 +166,9 @@ impl Engine {
         let before = self.inner.book.load_full();
         let telemetry = &self.inner.telemetry;
         let exempt = ExemptByPolicy::new(exempt);
-        let builder = Builder { store: &self.inner.store, telemetry, before: &before, switches, exempt, carry };
+        let count_refused = self.inner.envoy_counts_refused.load(Ordering::Relaxed);
+        let builder =
+            Builder { store: &self.inner.store, telemetry, before: &before, switches, exempt, carry, count_refused };
         self.inner.book.store(Arc::new(builder.build(files)?));
         Ok(())
     }

@@ -21,6 +21,8 @@ pub(super) struct Plan<'q> {
     subjects: Vec<(SubjectAnswer, Option<usize>)>,
     /// A rule file refuses one of them whatever comes.
     pub(super) refused: bool,
+    /// A switch says that nothing is refused.
+    watches: bool,
 }
 
 /// One key under one policy.
@@ -51,8 +53,12 @@ impl Deref for Held<'_> {
 impl<'q> Plan<'q> {
     #[inline]
     pub(super) fn of(question: &Question<'q>, book: &'q Rulebook, engine: &Engine) -> Result<Self, AskError> {
-        let mut plan =
-            Self { places: SmallVec::new(), subjects: Vec::with_capacity(question.subjects.len()), refused: false };
+        let mut plan = Self {
+            places: SmallVec::new(),
+            subjects: Vec::with_capacity(question.subjects.len()),
+            refused: false,
+            watches: book.switches().everything_watches,
+        };
         if book.switches().everything_off {
             plan.set_aside(question, Fate::SwitchedOff, engine);
             return Ok(plan);
@@ -105,9 +111,10 @@ impl<'q> Plan<'q> {
         self.places.iter().map(|place| Ask::new(&place.limited.stored, &place.key).times(times(place))).collect()
     }
 
-    /// What a take charges it. Where one is refused whatever comes, the others are only looked at.
+    /// What a take charges it. Where one is refused whatever comes, the others are only looked at, unless they count
+    /// refused requests.
     pub(super) fn cost_of(&self, place: &Place<'_>) -> u64 {
-        if self.refused { 0 } else { place.cost }
+        if self.refused && !place.limited.policy.counts_refused() { 0 } else { place.cost }
     }
 
     /// One fate for all of them.
@@ -159,36 +166,42 @@ impl<'q> Plan<'q> {
                 self.subjects.push((SubjectAnswer::of(Fate::Unlimited, cost), None));
             }
             Allowed::Nothing { watches, ban } => {
-                let mut answer = SubjectAnswer::of(Fate::RefusedAlways, cost);
+                let mut answer = self.banned(cost, *watches);
                 answer.ban = Some(Arc::clone(ban));
                 answer.key = (*key).into();
-                answer.over_limit = true;
-                if !watches {
-                    answer.verdict = Verdict::Never;
-                    self.refused = true;
-                }
                 self.subjects.push((answer, None));
             }
             Allowed::As(limited) => self.add(Held::Book(limited), key, subject, engine),
         }
         if let Some((answer, _)) = self.subjects.last_mut() {
             answer.quota_mode = limit.quota_mode;
+            answer.metadata.clone_from(&limit.metadata);
             answer.written = limit.written;
         }
+    }
+
+    /// The answer of a limit of nothing. A look is not over it, as it is not over any that nobody has used.
+    fn banned(&mut self, cost: u64, watches: bool) -> SubjectAnswer {
+        let mut answer = SubjectAnswer::of(Fate::RefusedAlways, cost);
+        answer.over_limit = cost > 0;
+        if cost > 0 && !watches {
+            answer.verdict = Verdict::Never;
+            self.refused = true;
+        }
+        answer
     }
 
     /// Numbers that came with the request: a window of their own for the whole descriptor.
     fn add_requested(&mut self, domain: &str, subject: &Subject<'_>, engine: &Engine) -> Result<(), AskError> {
         let Some(limit) = subject.limit else { return Ok(()) };
         if limit.requests_per_unit == 0 {
-            let mut answer = SubjectAnswer::of(Fate::RefusedAlways, subject.cost.unwrap_or(1));
-            (answer.over_limit, answer.verdict, answer.written) = (true, Verdict::Never, Some(limit));
+            let mut answer = self.banned(subject.cost.unwrap_or(1), false);
+            answer.written = Some(limit);
             answer.key = match subject.who {
                 Who::Descriptor(entries) => of_entries(entries).into(),
                 Who::Key(key) => key.into(),
             };
             self.subjects.push((answer, None));
-            self.refused = true;
             return Ok(());
         }
         let limited = engine.requested(domain, limit)?;
@@ -246,21 +259,9 @@ impl<'q> Plan<'q> {
             starts.push(start);
             start += place.limited.policy.rules().len();
         }
-        if let Some(decision) = &decision {
-            for (place, start) in self.places.iter().zip(&starts) {
-                let rules = rules_at(decision, *start, place.limited.policy.rules().len());
-                let verdict = own_verdict(rules, decision);
-                if counts {
-                    place.limited.meters.count(rules, decision, verdict);
-                    if let Some(denial) = denial(rules, verdict) {
-                        let policy = &place.limited.policy;
-                        engine.telemetry().top_denied.note(denial, policy.domain(), policy.name(), &place.key);
-                    }
-                }
-            }
-        }
+        let in_place: SmallVec<[Option<usize>; 2]> = self.subjects.iter().map(|(_, place)| *place).collect();
         let subjects = self.subjects.into_iter().map(|(mut answer, place)| {
-            if counts && answer.fate == Fate::RefusedAlways {
+            if counts && answer.fate == Fate::RefusedAlways && answer.over_limit {
                 let policy = answer.ban.as_ref().map_or("", |ban| &ban.policy);
                 let denial = if answer.is_watched() { Denial::Shadow } else { Denial::Banned };
                 engine.telemetry().top_denied.note(denial, domain, policy, &answer.key);
@@ -275,8 +276,24 @@ impl<'q> Plan<'q> {
             }
             answer
         });
-        let subjects = subjects.collect();
-        Answer { decision, subjects }
+        let mut answer = Answer { subjects: subjects.collect(), decision };
+        let quotas_refuse = counts && !self.watches && answer.refuse_over_all_quotas(|| engine.now());
+        if let (Some(decision), true) = (&answer.decision, counts) {
+            for (index, (place, start)) in self.places.iter().zip(&starts).enumerate() {
+                let rules = rules_at(decision, *start, place.limited.policy.rules().len());
+                let mut verdict = own_verdict(rules, decision);
+                let quota = |(subject, at): (&SubjectAnswer, &Option<usize>)| subject.quota_mode && *at == Some(index);
+                if quotas_refuse && answer.subjects.iter().zip(&in_place).any(quota) {
+                    verdict = decision.verdict;
+                }
+                place.limited.meters.count(rules, decision, verdict);
+                if let Some(denial) = denial(rules, verdict) {
+                    let policy = &place.limited.policy;
+                    engine.telemetry().top_denied.note(denial, policy.domain(), policy.name(), &place.key);
+                }
+            }
+        }
+        answer
     }
 }
 

@@ -161,9 +161,6 @@ impl Subject<'_> {
         match self.who {
             Who::Key("") => Err(AskError::bad("the key is empty; say whom to limit, such as \"user:42\"")),
             Who::Key(key) => check_length("the key", key, MAX_KEY_BYTES),
-            Who::Descriptor([]) => {
-                Err(AskError::bad("the descriptor is empty; give it an entry, such as \"user\": \"42\""))
-            }
             Who::Descriptor(entries) if entries.len() > MAX_ENTRIES => {
                 let found = entries.len();
                 Err(AskError::bad(format!("a descriptor of {found} entries; {MAX_ENTRIES} is the most")))

@@ -23,7 +23,9 @@ pub(super) fn code(verdict: Verdict) -> Code {
 
 /// What became of one descriptor.
 pub(super) fn status(answer: &Answer, subject: &SubjectAnswer) -> DescriptorStatus {
-    let mut status = DescriptorStatus { code: code(subject.verdict).into(), ..Default::default() };
+    // A quota says that it is over, also where another one lets the request pass.
+    let code = if subject.quota_mode && subject.over_limit { Code::OverLimit } else { code(subject.verdict) };
+    let mut status = DescriptorStatus { code: code.into(), ..Default::default() };
     match (subject.fate, telling(answer, subject)) {
         (Fate::Decided, Some((rule, told))) => {
             let name = if subject.written.is_some_and(|written| written.unit.name() == rule.name()) {

@@ -1,7 +1,8 @@
 //! One call: decode, ask, encode.
 //!
 //! What is to be taken is decided first, all of it in one atomic step. What is to be given back follows only if that
-//! passed: a client that is refused may send the same request again, and nothing must be given back twice.
+//! passed: a client that is refused may send the same request again, and nothing must be given back twice. Whether what
+//! is refused is counted nevertheless is up to each rule; those in Envoy's form do so.
 
 use std::{error::Error, sync::Arc};
 
@@ -11,7 +12,7 @@ use tonic::{Code, Request, Response, Status};
 use super::{
     decode::{self, Decoded, Share},
     encode,
-    metadata::{self, QuotaMode},
+    metadata::{self, Noted},
     wire::{self, DescriptorStatus, RateLimitRequest, RateLimitResponse, RateLimitService},
 };
 use crate::{
@@ -28,7 +29,7 @@ pub(super) struct Limits {
     pub(super) fields: Arc<Fields>,
 }
 
-type Told = Vec<(DescriptorStatus, QuotaMode)>;
+type Told = Vec<(DescriptorStatus, Noted)>;
 
 #[tonic::async_trait]
 impl RateLimitService for Limits {
@@ -85,8 +86,12 @@ impl Limits {
 /// Puts each subject's status at its place.
 fn tell(answer: &Answer, share: &Share<'_>, told: &mut Told) {
     for (subject, place) in answer.subjects.iter().zip(&share.places) {
-        let mode = QuotaMode { enabled: subject.quota_mode, violated: subject.quota_mode && subject.over_limit };
-        told[*place] = (encode::status(answer, subject), mode);
+        let noted = Noted {
+            quota_mode: subject.quota_mode,
+            violated: subject.quota_mode && subject.over_limit,
+            fields: subject.metadata.clone().map(|fields| (fields, !subject.over_limit)),
+        };
+        told[*place] = (encode::status(answer, subject), noted);
     }
 }
 

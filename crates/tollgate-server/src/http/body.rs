@@ -69,6 +69,10 @@ impl<'a> Body<'a> {
     pub(super) fn subject<'s>(&'s self, entries: &'s [(&'s str, &'s str)]) -> Result<Subject<'s>, Problem> {
         let who = match (&self.key, &self.descriptor) {
             (Some(key), None) => Who::Key(key),
+            (None, Some(_)) if entries.is_empty() => {
+                let message = "the descriptor is empty; give it an entry, such as \"user\": \"42\"";
+                return Err(Problem::bad_request(message));
+            }
             (None, Some(_)) => Who::Descriptor(entries),
             (Some(_), Some(_)) => {
                 return Err(Problem::bad_request("key and descriptor both say whom to limit; keep one"));

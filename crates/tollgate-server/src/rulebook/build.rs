@@ -80,6 +80,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) exempt: ExemptByPolicy<'a>,
     /// What becomes of existing state where numbers change.
     pub(crate) carry: Carry,
+    /// Whether limits in Envoy's form count refused requests.
+    pub(crate) count_refused: bool,
 }
 
 impl Builder<'_> {
@@ -190,7 +192,7 @@ impl Builder<'_> {
             match &descriptor.value {
                 EnvoyValue::Any => branches.any = Some(Box::new(node)),
                 EnvoyValue::Literal(literal) => _ = branches.literals.insert(literal.as_str().into(), node),
-                EnvoyValue::Prefix(prefix) => branches.prefixes.push((prefix.as_str().into(), node)),
+                EnvoyValue::Wildcard(wildcard) => branches.wildcards.push((wildcard.clone(), node)),
             }
         }
         Ok(level)
@@ -212,6 +214,7 @@ impl Builder<'_> {
             }
             Allowance::Limited { policy, unit, requests_per_unit } => {
                 let policy = if watches { watching(policy) } else { policy.clone() };
+                let policy = if self.count_refused { policy } else { forgiving(&policy) };
                 let limited = self.policy(&policy, 1, &[], book)?;
                 let written = RequestedLimit { requests_per_unit: *requests_per_unit, unit: *unit };
                 (Allowed::As(limited), Some(written))
@@ -221,7 +224,9 @@ impl Builder<'_> {
             allowance,
             name: limit.name.as_deref().map(Into::into),
             replaces: limit.replaces.iter().map(|name| name.as_str().into()).collect(),
-            quota_mode: descriptor.quota_mode,
+            // One in shadow is never over, so it is no quota either.
+            quota_mode: descriptor.quota_mode && !descriptor.shadow_mode,
+            metadata: (!descriptor.metadata.is_empty()).then(|| Arc::new(descriptor.metadata.clone())),
             written,
         })
     }
@@ -230,6 +235,12 @@ impl Builder<'_> {
 /// The same policy with rules that only watch.
 fn watching(policy: &Policy) -> Policy {
     Switches { everything_watches: true, ..Switches::default() }.apply(policy)
+}
+
+/// The same policy with rules that charge refused requests nothing.
+fn forgiving(policy: &Policy) -> Policy {
+    let rules: Vec<Rule> = policy.rules().iter().map(|ready| ready.rule().clone().count_refused(false)).collect();
+    renamed(policy.name(), policy, &rules).unwrap_or_else(|_| policy.clone())
 }
 
 /// The policy that keys with these rules are kept under. Those with the same rules share it; its name tells which.

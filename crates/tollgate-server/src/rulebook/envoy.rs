@@ -5,7 +5,9 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
+use serde_json::{Map, Value};
 use smallvec::SmallVec;
+use tollgate_rules::Wildcard;
 
 use super::{key, limited::Limited};
 use crate::engine::{Ban, RequestedLimit};
@@ -24,8 +26,8 @@ pub(crate) struct Level(pub(crate) HashMap<Box<str>, Branches>);
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
     pub(crate) literals: HashMap<Box<str>, Node>,
-    /// In the order of the file.
-    pub(crate) prefixes: Vec<(Box<str>, Node)>,
+    /// In the order of the file; the first that fits wins.
+    pub(crate) wildcards: Vec<(Wildcard, Node)>,
     pub(crate) any: Option<Box<Node>>,
 }
 
@@ -45,6 +47,8 @@ pub(crate) struct Limit {
     pub(crate) name: Option<Box<str>>,
     pub(crate) replaces: Vec<Box<str>>,
     pub(crate) quota_mode: bool,
+    /// Sent back with answers within the limit.
+    pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     pub(crate) written: Option<RequestedLimit>,
 }
 
@@ -135,7 +139,7 @@ impl Branches {
     fn find(&self, value: &str) -> Option<&Node> {
         self.literals
             .get(value)
-            .or_else(|| self.prefixes.iter().find(|(prefix, _)| value.starts_with(&**prefix)).map(|(_, node)| node))
+            .or_else(|| self.wildcards.iter().find(|(wildcard, _)| wildcard.fits(value)).map(|(_, node)| node))
             .or(self.any.as_deref())
     }
 }

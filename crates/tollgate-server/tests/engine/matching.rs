@@ -137,7 +137,6 @@ fn questions_without_sense_are_refused_with_a_sentence() {
     for (subject, part) in [
         (Subject::key(""), "the key is empty"),
         (Subject::key(&long), "4097 bytes long; 4096 is the most"),
-        (Subject::descriptor(&[]), "the descriptor is empty"),
         (Subject::descriptor(&[("", "x")]), "empty key"),
         (Subject::descriptor(&many), "17 entries; 16 is the most"),
         (Subject::key("a").costing(u64::MAX), "beyond what can be counted"),

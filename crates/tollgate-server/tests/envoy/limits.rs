@@ -33,7 +33,7 @@ fn the_eleventh_of_ten_is_refused_and_the_fields_are_passed_on() {
 }
 
 #[test]
-fn several_descriptors_are_charged_together_or_not_at_all() {
+fn a_refused_request_is_counted_on_every_descriptor() {
     let edge = Edge::start();
     let ann = &[("x-user", "ann")];
     for _ in 0..3 {
@@ -44,8 +44,8 @@ fn several_descriptors_are_charged_together_or_not_at_all() {
         assert_eq!(refused.status, 429);
         assert_eq!(refused.header("x-ratelimit-limit"), Some(r#"3, 10;w=31536000, 3;w=31536000;name="exports""#));
     }
-    // Three exports went through; the four that were refused have cost nothing elsewhere.
-    for left in (0..7).rev() {
+    // Three exports went through, and the four that were refused count as well.
+    for left in (0..3).rev() {
         let reply = edge.get("/", ann);
         assert_eq!((reply.status, reply.header("x-ratelimit-remaining")), (200, Some(left.to_string().as_str())));
     }
@@ -53,7 +53,7 @@ fn several_descriptors_are_charged_together_or_not_at_all() {
 }
 
 #[test]
-fn a_budget_that_is_used_up_is_told_in_the_metadata() {
+fn a_request_is_refused_once_its_only_quota_is_used_up() {
     let edge = Edge::start();
     let asked = &[("x-budget", "team")];
     for _ in 0..2 {
@@ -61,23 +61,42 @@ fn a_budget_that_is_used_up_is_told_in_the_metadata() {
         assert_eq!((reply.status, reply.header("x-over-budget")), (200, None));
     }
     let over = edge.get("/", asked);
-    assert_eq!((over.status, over.header("x-over-budget")), (200, Some("[0]")));
+    assert_eq!((over.status, over.header("x-over-budget")), (429, Some("[0]")), "{over:?}");
 }
 
 #[test]
 fn a_request_costs_what_it_says_and_gets_back_what_was_not_used() {
     let edge = Edge::start();
-    let costing = |bytes, unused| edge.get("/", &[("x-bytes-of", "ann"), ("x-bytes", bytes), ("x-unused", unused)]);
-    assert_eq!(costing("600", "0").status, 200);
-    assert_eq!(costing("600", "0").status, 429, "600 of the 400 that are left");
-    let used_little = costing("400", "350");
+    let costing = |who, bytes, unused| edge.get("/", &[("x-bytes-of", who), ("x-bytes", bytes), ("x-unused", unused)]);
+    assert_eq!(costing("bob", "600", "0").status, 200);
+    assert_eq!(costing("bob", "600", "0").status, 429, "600 of the 400 that are left");
+    assert_eq!(costing("bob", "1", "0").status, 429, "and those were counted");
+    assert_eq!(costing("ann", "600", "0").status, 200);
+    let used_little = costing("ann", "400", "350");
     assert_eq!((used_little.status, used_little.header("x-ratelimit-remaining")), (200, Some("0")));
     // Envoy gives back when the response is through, without telling anybody when.
     wait_until("350 have come back", Duration::from_secs(20), || {
-        costing("0", "0").header("x-ratelimit-remaining") == Some("350")
+        costing("ann", "0", "0").header("x-ratelimit-remaining") == Some("350")
     });
-    assert_eq!(costing("351", "0").status, 429);
-    assert_eq!(costing("350", "0").status, 200);
+    assert_eq!(costing("ann", "350", "0").status, 200);
+    assert_eq!(costing("ann", "1", "0").status, 429);
+}
+
+/// The request looks, and what it cost is known when the response is through: a budget of 1000 lets two of 600 in, and
+/// then no more.
+#[test]
+fn looking_first_and_paying_at_the_end_of_the_stream_is_enforced() {
+    let edge = Edge::start();
+    let asked = |tokens| edge.get("/", &[("x-tokens-of", "ann"), ("x-tokens", tokens)]);
+    let first = asked("600");
+    assert_eq!((first.status, first.header("x-ratelimit-remaining")), (200, Some("1000")), "a look charges nothing");
+    wait_until("the first is paid", Duration::from_secs(20), || {
+        asked("0").header("x-ratelimit-remaining") == Some("400")
+    });
+    assert_eq!(asked("600").status, 200, "400 are left, so it is let in");
+    wait_until("the second is paid, and nothing is left", Duration::from_secs(20), || asked("0").status == 429);
+    assert_eq!(asked("0").status, 429);
+    assert_eq!(edge.status("/", &[("x-tokens-of", "bob"), ("x-tokens", "1")]), 200, "each has a budget of its own");
 }
 
 /// No rule of ours is about partners; Envoy says how many each of them may have.

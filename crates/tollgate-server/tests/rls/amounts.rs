@@ -44,7 +44,7 @@ async fn a_descriptors_own_number_goes_before_the_requests() {
     assert_eq!(remaining(&ask(&mut client, request.clone()).await.unwrap()), [3, 80]);
     let refused = ask(&mut client, request).await.unwrap();
     assert!(!passes(&refused));
-    assert_eq!(remaining(&refused), [3, 80], "seven of three: neither is charged");
+    assert_eq!(remaining(&refused), [0, 60], "seven of three: both are charged, as far as there is something left");
 }
 
 #[tokio::test]
@@ -79,18 +79,60 @@ async fn what_is_given_back_beside_a_refused_take_stays_charged() {
 
     let refused = ask(&mut client, request("api", vec![back(t, 50), costing(ann, 11)])).await.unwrap();
     assert!(!passes(&refused));
-    assert_eq!(remaining(&refused), [50, 10]);
+    assert_eq!(remaining(&refused), [50, 0]);
 
-    let passed = ask(&mut client, request("api", vec![back(t, 50), costing(ann, 10)])).await.unwrap();
+    let bob: &[_] = &[("user", "bob")];
+    let passed = ask(&mut client, request("api", vec![back(t, 50), costing(bob, 10)])).await.unwrap();
     assert!(passes(&passed));
     assert_eq!(remaining(&passed), [100, 0]);
 }
 
 #[tokio::test]
-async fn more_than_the_limit_at_once_is_over_it_and_costs_nothing() {
+async fn more_than_the_limit_at_once_is_over_it_and_takes_all_of_it() {
     let server = Server::start(RULES).await;
     let mut client = server.client().await;
     let refused = ask(&mut client, request("api", vec![costing(&[("user", "ann")], 11)])).await.unwrap();
     assert!(!passes(&refused));
-    assert_eq!(left(&mut client, &[("user", "ann")]).await, 10);
+    assert_eq!(left(&mut client, &[("user", "ann")]).await, 0);
+}
+
+/// Look first, pay at the end of the stream (`apply_on_stream_done`): nothing tells a report from a request, so what is
+/// refused is counted, and a look is over the limit once nothing is left.
+#[tokio::test]
+async fn looking_first_and_paying_afterwards_is_enforced() {
+    let server = Server::start(
+        "domain: api\ndescriptors: [{ key: tokens, rate_limit: { unit: hour, requests_per_unit: 1000 } }]",
+    )
+    .await;
+    let mut client = server.client().await;
+    let mut told = Vec::new();
+    for hits in [0, 600, 0, 600, 0, 600, 0] {
+        let answer = ask(&mut client, request("api", vec![costing(&[("tokens", "ann")], hits)])).await.unwrap();
+        told.push((passes(&answer), remaining(&answer)[0]));
+    }
+    let over = (false, 0);
+    assert_eq!(told, [(true, 1000), (true, 400), (true, 400), over, over, over, over]);
+    assert!(passes(&ask(&mut client, request("api", vec![costing(&[("tokens", "bob")], 0)])).await.unwrap()));
+}
+
+/// Rules of tollgate's own form say so themselves.
+#[tokio::test]
+async fn native_rules_count_refused_requests_if_they_say_so() {
+    let rules = "
+domain: api
+policies:
+  - name: users
+    match: { user: '*' }
+    rules: [{ name: hour, algorithm: fixed_window, limit: 10, per: 1h }]
+  - name: tenants
+    match: { tenant: '*' }
+    rules: [{ name: hour, algorithm: fixed_window, limit: 100, per: 1h, count_refused: true }]
+";
+    let server = Server::start(rules).await;
+    let mut client = server.client().await;
+    let both = vec![costing(&[("user", "ann")], 11), costing(&[("tenant", "t")], 70)];
+    let refused = ask(&mut client, request("api", both.clone())).await.unwrap();
+    assert_eq!((passes(&refused), remaining(&refused)), (false, vec![10, 30]));
+    let refused = ask(&mut client, request("api", both)).await.unwrap();
+    assert_eq!((passes(&refused), remaining(&refused)), (false, vec![10, 0]));
 }

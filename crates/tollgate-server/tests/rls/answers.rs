@@ -1,6 +1,6 @@
 //! What is decided, and what each descriptor is told.
 
-use tollgate_server::grpc::wire::{RateLimit, Unit};
+use tollgate_server::grpc::wire::{RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitUnit, Unit};
 
 use crate::helpers::{Choices, Server, ask, ask_one, descriptor, is_ok, passes, remaining, request};
 
@@ -54,9 +54,24 @@ async fn a_status_tells_the_limit_what_is_left_and_when_it_resets() {
     assert_eq!(unnamed.statuses[0].current_limit.as_ref().unwrap().name, "", "the file gives it no name");
 }
 
+/// Refused or not, every descriptor is charged, as envoyproxy/ratelimit does: until nothing is left.
 #[tokio::test]
-async fn all_descriptors_are_charged_or_none_is() {
+async fn a_refused_request_is_counted_on_every_descriptor() {
     let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let both = || request("api", vec![descriptor(&[("user", "ann")]), descriptor(&[("path", "/slow")])]);
+    for (left, ok) in [([2, 0], [true, true]), ([1, 0], [true, false]), ([0, 0], [true, false]), ([0, 0], [false; 2])] {
+        let response = ask(&mut client, both()).await.unwrap();
+        assert_eq!(passes(&response), ok == [true, true]);
+        assert_eq!(response.statuses.iter().map(is_ok).collect::<Vec<_>>(), ok);
+        assert_eq!(remaining(&response), left);
+    }
+}
+
+/// The switch back, STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT: all descriptors are charged, or none is.
+#[tokio::test]
+async fn with_the_switch_a_refused_request_charges_nothing() {
+    let server = Server::with(RULES, Choices { counts_refused: false, ..Choices::default() }).await;
     let mut client = server.client().await;
     let both = || request("api", vec![descriptor(&[("user", "ann")]), descriptor(&[("path", "/slow")])]);
     let first = ask(&mut client, both()).await.unwrap();
@@ -69,6 +84,11 @@ async fn all_descriptors_are_charged_or_none_is() {
         assert_eq!(response.statuses.iter().map(is_ok).collect::<Vec<_>>(), [true, false]);
         assert_eq!(remaining(&response), [2, 0]);
     }
+    // Limits that come with the request as well.
+    let mut requested = descriptor(&[("other", "x")]);
+    requested.limit = Some(RateLimitOverride { requests_per_unit: 3, unit: RateLimitUnit::Year.into() });
+    let refused = ask(&mut client, request("api", vec![requested, descriptor(&[("path", "/slow")])])).await.unwrap();
+    assert_eq!((passes(&refused), remaining(&refused)), (false, vec![3, 0]));
 }
 
 #[tokio::test]
@@ -101,7 +121,47 @@ async fn unlimited_has_plenty_and_zero_has_nothing() {
     let refused = ask(&mut client, request("api", pair)).await.unwrap();
     assert!(!passes(&refused));
     let left = ask_one(&mut client, &[("user", "ann")]).await;
-    assert_eq!(remaining(&left), [2], "a refused request charges nobody");
+    assert_eq!(remaining(&left), [1], "the refused request was counted here");
+}
+
+/// A limit of nothing does not hide what the others say.
+#[tokio::test]
+async fn zero_and_a_limit_that_is_used_up_are_both_over() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    ask_one(&mut client, &[("path", "/slow")]).await;
+    let pair = vec![descriptor(&[("path", "/closed")]), descriptor(&[("path", "/slow")])];
+    let refused = ask(&mut client, request("api", pair)).await.unwrap();
+    assert!(!passes(&refused));
+    assert_eq!(refused.statuses.iter().map(is_ok).collect::<Vec<_>>(), [false, false]);
+}
+
+/// As envoyproxy/ratelimit has it: none of nothing is not more than nothing.
+#[tokio::test]
+async fn a_look_at_a_limit_of_zero_passes() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let look = RateLimitDescriptor { hits_addend: Some(0), ..descriptor(&[("path", "/closed")]) };
+    let passed = ask(&mut client, request("api", vec![look.clone()])).await.unwrap();
+    assert!(passes(&passed) && is_ok(&passed.statuses[0]));
+    assert_eq!(passed.statuses[0].current_limit.as_ref().unwrap().requests_per_unit, 0);
+    let limit = Some(RateLimitOverride { requests_per_unit: 0, unit: RateLimitUnit::Day.into() });
+    let passed = ask(&mut client, request("api", vec![RateLimitDescriptor { limit, ..look }])).await.unwrap();
+    assert!(passes(&passed) && is_ok(&passed.statuses[0]));
+}
+
+/// So does a descriptor without entries: no rule is about it. With a limit of its own it is counted.
+#[tokio::test]
+async fn a_descriptor_without_entries_is_one_that_no_rule_is_about() {
+    let server = Server::start(RULES).await;
+    let mut client = server.client().await;
+    let passed = ask(&mut client, request("api", vec![descriptor(&[]), descriptor(&[("user", "ann")])])).await.unwrap();
+    assert!(passes(&passed) && passed.statuses[0].current_limit.is_none());
+    assert_eq!(remaining(&passed), [0, 2]);
+    let limit = Some(RateLimitOverride { requests_per_unit: 1, unit: RateLimitUnit::Year.into() });
+    let limited = || request("api", vec![RateLimitDescriptor { limit, ..descriptor(&[]) }]);
+    assert!(passes(&ask(&mut client, limited()).await.unwrap()));
+    assert!(!passes(&ask(&mut client, limited()).await.unwrap()));
 }
 
 #[tokio::test]

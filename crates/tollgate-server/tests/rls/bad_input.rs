@@ -57,7 +57,6 @@ async fn questions_without_sense_are_told_what_would_do() {
             "the domain is 5000 bytes long; 128 is the most",
         ),
         ("no descriptors", request("api", vec![]), "nothing is asked about"),
-        ("an empty descriptor", request("api", vec![descriptor(&[])]), "the descriptor is empty"),
         ("an empty key", request("api", vec![descriptor(&[("", "x")])]), "an empty key"),
         ("a long key", request("api", vec![descriptor(&[(&long, "x")])]), "5000 bytes long; 4096 is the most"),
         ("many entries", request("api", vec![descriptor(&[("user", "x"); 17])]), "17 entries; 16 is the most"),

@@ -39,6 +39,7 @@ pub(crate) struct Choices {
     pub(crate) access: Access,
     pub(crate) headers: HeaderStyle,
     pub(crate) calls: usize,
+    pub(crate) counts_refused: bool,
 }
 
 pub(crate) type Client = RateLimitServiceClient<Channel>;
@@ -51,6 +52,7 @@ impl Default for Choices {
             access: Access::open(),
             headers: HeaderStyle::Ietf,
             calls: 1_000,
+            counts_refused: true,
         }
     }
 }
@@ -65,6 +67,7 @@ impl Server {
         let store = Storage::open(&choices.store, &patient).await.unwrap();
         let telemetry = Arc::new(Telemetry::default());
         let engine = Engine::new(store, Arc::clone(&telemetry));
+        engine.envoy_counts_refused(choices.counts_refused);
         engine.load(read_str("rules.yaml", rules, Format::Yaml).map(|file| vec![file])).unwrap();
         let loopback = ([127, 0, 0, 1], 0).into();
         let listener =
