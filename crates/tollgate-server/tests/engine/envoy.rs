@@ -56,7 +56,7 @@ fn a_shared_threshold_counts_all_values_of_a_wildcard_together() {
 }
 
 #[test]
-fn zero_requests_per_unit_refuses_everybody_and_charges_nobody() {
+fn zero_requests_per_unit_refuses_everybody_and_the_others_count_it() {
     let bench = Bench::new(RULES);
     let answer = bench.take("edge", &[("banned", "x")]);
     assert_eq!((answer.verdict(), answer.subjects[0].fate), (Verdict::Never, Fate::RefusedAlways));
@@ -64,20 +64,20 @@ fn zero_requests_per_unit_refuses_everybody_and_charges_nobody() {
     let both = bench.ask("edge", &[Subject::descriptor(&ip), Subject::descriptor(&banned)]).unwrap();
     assert_eq!(both.verdict(), Verdict::Never);
     assert!(!both.subjects[0].over_limit && both.subjects[1].over_limit);
-    assert_eq!(remaining(&bench.take("edge", &ip)), 99);
+    assert_eq!(remaining(&bench.take("edge", &ip)), 98);
     let labels = "domain=\"edge\",policy=\"banned\",rule=\"day\",verdict=\"never\",source=\"refused_always\"";
     assert!(bench.metric(&format!("tollgate_decisions_total{{{labels}}} 2")), "they are counted all the same");
 }
 
 #[test]
-fn shadow_and_quota_modes_let_pass_and_say_so() {
+fn a_shadow_lets_pass_and_an_only_quota_does_not() {
     let bench = Bench::new(RULES);
     for (key, quota_mode) in [("watched", false), ("quota", true)] {
         let first = bench.take("edge", &[(key, "x")]);
         assert!(first.is_allowed() && !first.subjects[0].over_limit);
         let second = bench.take("edge", &[(key, "x")]);
-        assert!(second.is_allowed() && second.subjects[0].over_limit && second.subjects[0].is_watched());
-        assert_eq!(second.subjects[0].quota_mode, quota_mode);
+        assert_eq!((second.is_allowed(), second.subjects[0].quota_mode), (!quota_mode, quota_mode));
+        assert!(second.subjects[0].over_limit && second.subjects[0].is_watched());
     }
     assert!(bench.metric("tollgate_shadow_denials_total{domain=\"edge\",policy=\"watched\",rule=\"hour\"} 1"));
 }

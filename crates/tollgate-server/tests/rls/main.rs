@@ -14,3 +14,4 @@ mod quota_mode;
 mod requested;
 mod strangers;
 mod tokens;
+mod wildcards;
