@@ -20,6 +20,7 @@ pub struct RedisConfig {
     pub(crate) on_foreign_state: OnForeignState,
     pub(crate) nodes: u32,
     pub(crate) local_bytes: usize,
+    pub(crate) local_start_permille: u32,
     pub(crate) link: LinkSettings,
     pub(crate) clock: Option<PretendClock>,
 }
@@ -46,6 +47,7 @@ impl Default for RedisConfig {
             on_foreign_state: OnForeignState::default(),
             nodes: 1,
             local_bytes: 32 << 20,
+            local_start_permille: 0,
             link: LinkSettings::default(),
             clock: None,
         }
@@ -84,9 +86,24 @@ impl RedisConfig {
         self
     }
 
-    /// The most bytes that the local share may remember keys in.
+    /// The most bytes that the local share may remember keys in. Where they are used up by keys that are limited or have
+    /// grants to be charged, further local grants are refused.
     pub fn local_bytes(mut self, bytes: usize) -> Self {
         self.local_bytes = bytes;
+        self
+    }
+
+    /// How much of the local share is free for every key while the store has not answered since this process began: from
+    /// 0, the default, to 1. The rest counts as used when the process began, and comes back at the rule's pace. A process
+    /// that is restarted during an outage does not know what it granted before; 0 keeps the limit all the same.
+    pub fn local_start(mut self, fraction: f64) -> Self {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to 1000, and no number is 0"
+        )]
+        let permille = (fraction.clamp(0.0, 1.0) * 1_000.0) as u32;
+        self.local_start_permille = permille;
         self
     }
 

@@ -32,6 +32,18 @@ counters! {
     decided_by_store,
     /// Decisions made here, by the local share, because the server could not answer.
     decided_locally,
+    /// Keys with local grants that the store has not been charged for yet: a gauge.
+    local_keys_owing,
+    /// Those grants: a gauge.
+    local_grants_owing,
+    /// Local grants that the store was charged for afterwards.
+    local_grants_charged,
+    /// Charges for local grants that were sent.
+    local_charges_sent,
+    /// Requests refused because `local_bytes` had no room to note another local grant.
+    local_no_room,
+    /// Grants of the store that were decided again here, because the same key was granted permits locally meanwhile.
+    raced_grants,
     /// Requests let through because the server could not answer.
     let_through,
     /// Requests turned away because the server could not answer.
@@ -62,6 +74,11 @@ impl Count {
     /// One more.
     pub(crate) fn add_one(&self) {
         self.0.fetch_add(1, Relaxed);
+    }
+
+    /// So many more.
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

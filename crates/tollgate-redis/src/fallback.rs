@@ -1,44 +1,38 @@
-//! What is answered while the server cannot: each rule by its own word.
+//! Decisions while the store cannot decide: each rule by its own setting.
 //!
-//! `closed` refuses, `open` lets pass, `local` asks a limiter in this process that holds this node's share. That one
-//! counts all the time, with the server and without, so that an outage does not hand out fresh bursts.
+//! `closed` refuses, `open` lets pass, `local` asks this node's share of the limit in the [`ledger`](crate::ledger), which
+//! notes every grant so that the store is charged for it later.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use tollgate_core::{
-    Ask, DecidedBy, Decision, Micros, OnStoreFailure, Period, Policy, Quota, ReadyRule, Rule, RuleDecision, RulesTold,
-    Source, Store, StoreError, Take, Verb, Verdict, algorithm::Algorithm,
+    DecidedBy, Decision, Micros, OnStoreFailure, Period, Policy, Quota, ReadyRule, Rule, RuleDecision, RulesTold,
+    Source, Take, Verb, Verdict, algorithm::Algorithm,
 };
-use tollgate_memory::{InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 
-use crate::policies::Version;
+use crate::{
+    ledger::{Ledger, Mark, NoRoom, Party, Said, Start},
+    policies::Version,
+};
 
-/// The limiter in this process, and the share of the limits it holds.
+/// The share of the limits that this process holds.
 #[derive(Debug)]
 pub(crate) struct Fallback {
-    store: MemoryStore,
-    nodes: u32,
+    pub(crate) ledger: Ledger,
     granted: Granted,
 }
 
 /// The rules of a policy that are answered locally.
 #[derive(Debug)]
 pub(crate) struct LocalRules {
-    installed: InstalledPolicy,
+    /// This node's part of them.
+    pub(crate) share: Policy,
     /// Their places in the whole policy.
-    places: Vec<usize>,
+    pub(crate) places: Vec<usize>,
 }
 
-/// What a store's silence means for a key.
-pub(crate) struct Without<'a> {
-    pub(crate) version: &'a Version,
-    pub(crate) key: &'a str,
-    /// How many times the cost of a take it is charged.
-    pub(crate) times: u64,
-}
-
-impl Without<'_> {
+impl Party<'_> {
     /// Whether all of its rules count refused requests, so that a refused take is charged to the key in any case.
     pub(crate) fn counts_every_refusal(&self) -> bool {
         self.version.policy.rules().iter().all(ReadyRule::counts_refused)
@@ -52,117 +46,139 @@ impl Without<'_> {
     }
 }
 
-impl Fallback {
-    pub(crate) fn new(nodes: u32, bytes: usize) -> Self {
-        Self {
-            store: MemoryStore::with(MemoryConfig::default().budget_bytes(bytes), SystemClock::default()),
-            nodes,
-            granted: Granted::default(),
-        }
-    }
-
-    /// Prepares a policy's local rules; none if it has none.
-    pub(crate) fn install(
-        &self,
-        policy: &Policy,
-        install: impl FnOnce(&MemoryStore, Policy) -> Result<InstalledPolicy, StoreError>,
-    ) -> Result<Option<LocalRules>, StoreError> {
-        let is_local = |rule: &&(usize, &ReadyRule)| rule.1.rule().failure_answer() == OnStoreFailure::Local;
-        let rules: Vec<(usize, &ReadyRule)> = policy.rules().iter().enumerate().collect();
+impl LocalRules {
+    /// A policy's local rules; none if it has none.
+    pub(crate) fn of(policy: &Policy, nodes: u32) -> Option<Self> {
+        let rules = policy.rules().iter().enumerate();
+        let local = rules.filter(|(_, rule)| rule.rule().failure_answer() == OnStoreFailure::Local);
         let (places, rules): (Vec<usize>, Vec<Rule>) =
-            rules.iter().filter(is_local).map(|(place, rule)| (*place, self.share(rule.rule()))).unzip();
+            local.map(|(place, rule)| (place, share(rule.rule(), u64::from(nodes)))).unzip();
         if rules.is_empty() {
-            return Ok(None);
+            return None;
         }
         // The rules were sound before, and a share of a sound quota is one.
-        let Ok(share) = Policy::new(policy.name(), rules) else { return Ok(None) };
-        let share =
-            if policy.domain().is_empty() { share } else { share.clone().in_domain(policy.domain()).unwrap_or(share) };
-        let installed = install(&self.store, share)?;
-        Ok(Some(LocalRules { installed, places }))
+        let share = Policy::new(policy.name(), rules).ok()?;
+        Some(Self { share, places })
+    }
+}
+
+/// One node's part of a rule: never nothing, or the key would be shut.
+pub(crate) fn share(rule: &Rule, nodes: u64) -> Rule {
+    let part = |permits: u64| (permits / nodes.max(1)).max(1);
+    let quota = rule.quota();
+    let mut shared = match quota.period() {
+        Period::Span(span) => Quota::per_micros(part(quota.limit()), span),
+        Period::Month => Quota::per_month(part(quota.limit())),
+    };
+    if quota.names_burst() {
+        shared = shared.burst(part(quota.burst_or_limit()));
+    }
+    let share = Rule::new(rule.name(), shared, rule.algorithm())
+        .shadow(rule.is_shadow())
+        .count_refused(rule.counts_refused());
+    // Fewer permits in the same time may need finer units than fit; then the rule stays whole.
+    if share.limiting().is_ok() { share } else { rule.clone() }
+}
+
+impl Fallback {
+    pub(crate) fn new(bytes: usize, start: Start) -> Self {
+        Self { ledger: Ledger::new(bytes, start), granted: Granted::default() }
     }
 
-    /// This node's part of a rule: never nothing, or the key would be shut.
-    fn share(&self, rule: &Rule) -> Rule {
-        let part = |permits: u64| (permits / u64::from(self.nodes)).max(1);
-        let quota = rule.quota();
-        let mut shared = match quota.period() {
-            Period::Span(span) => Quota::per_micros(part(quota.limit()), span),
-            Period::Month => Quota::per_month(part(quota.limit())),
-        };
-        if quota.names_burst() {
-            shared = shared.burst(part(quota.burst_or_limit()));
+    /// Notes what the store said. `false` if it granted permits while one of the keys was granted some here.
+    pub(crate) fn heard(&self, asks: &[Party<'_>], verb: &Verb, decision: &Decision, mark: Mark) -> bool {
+        let mut rules: &[RuleDecision] = &decision.rules;
+        let mut is_sound = true;
+        for party in asks {
+            let (own, rest) = rules.split_at(party.version.policy.rules().len().min(rules.len()));
+            rules = rest;
+            is_sound &= self.ledger.heard(party, &said(verb, decision, own, asks.len()), mark);
         }
-        let share = Rule::new(rule.name(), shared, rule.algorithm())
-            .shadow(rule.is_shadow())
-            .count_refused(rule.counts_refused());
-        // Fewer permits in the same time may need finer units than fit; then the rule stays whole.
-        if share.limiting().is_ok() { share } else { rule.clone() }
+        is_sound
     }
 
-    /// Counts along with the server.
-    pub(crate) fn follow(&self, asks: &[Without<'_>], verb: &Verb) {
-        let local = locals(asks);
-        if !local.is_empty() && !matches!(verb, Verb::Peek) {
-            let _ = self.store.decide_now(&local, verb);
-        }
-    }
-
-    /// Carries out a verb that concerns a local grant; says whether it did.
-    pub(crate) fn takes_back(&self, without: &Without<'_>, verb: &Verb) -> bool {
+    /// Carries out a verb that concerns a local grant; says whether it did. One that is charged already, or is being
+    /// charged, is the store's.
+    pub(crate) fn takes_back(&self, party: &Party<'_>, verb: &Verb, now: Micros) -> bool {
         let at = match verb {
             Verb::Undo { at, .. } | Verb::Refund { at: Some(at), .. } | Verb::Settle { at: Some(at), .. } => *at,
             _ => return false,
         };
-        let ours = self.granted.take(without.key, at);
-        if ours {
-            self.follow(std::slice::from_ref(without), verb);
-        }
-        ours
-    }
-
-    /// Ends or renews a lease that was granted locally; the decision if there was one.
-    pub(crate) fn holds(&self, without: &Without<'_>, verb: &Verb) -> Option<Decision> {
-        if !matches!(verb, Verb::Release(_) | Verb::Heartbeat(_)) {
-            return None;
-        }
-        let local = locals(std::slice::from_ref(without));
-        let told = self.store.decide_now(&local, verb).ok()?;
-        told.lease?;
-        Some(spread(without.version, told))
-    }
-
-    /// Answers a take or a look.
-    pub(crate) fn decide(&self, asks: &[Without<'_>], verb: &Verb) -> Result<Decision, StoreError> {
-        let take = if let Verb::Take(take) = verb { *take } else { Take::now(0) };
-        let closed =
-            rules(asks).any(|rule| !rule.is_shadow() && rule.rule().failure_answer() == OnStoreFailure::Closed);
-        let local = locals(asks);
-        // What is refused here is charged nowhere.
-        let is_refused = closed || asks.iter().any(|without| without.outweighs(&take));
-        let asked = if is_refused && take.cost > 0 { Take::now(0) } else { take };
-        let told = match local.as_slice() {
-            [] => None,
-            asks => Some(self.store.decide_now(asks, &Verb::Take(asked))?),
-        };
-        let mut decision = self.combine(asks, &take, told, closed);
-        if decision.decided_at == Micros::ZERO {
-            decision.decided_at = self.store.now();
-        }
-        if decision.is_allowed() && take.cost > 0 {
-            for without in asks {
-                self.granted.add(without.key, decision.decided_at + decision.wait());
+        match self.granted.take(party.name, at) {
+            None => false,
+            Some(Grant::Uncounted) => true,
+            Some(Grant::Local(grant)) => {
+                // The store is charged for local rules only, so it may give back only where there are no others.
+                let is_all_local = |local: &LocalRules| local.places.len() == party.version.policy.rules().len();
+                self.ledger.give_back(party, verb, grant, now)
+                    || !party.version.local.as_ref().is_some_and(is_all_local)
             }
         }
-        Ok(decision)
     }
 
-    fn combine(&self, asks: &[Without<'_>], take: &Take, told: Option<Decision>, closed: bool) -> Decision {
+    /// Ends or renews a lease while the store cannot; the decision if the lease is known here.
+    pub(crate) fn holds(&self, party: &Party<'_>, verb: &Verb, now: Micros) -> Option<Decision> {
+        if !matches!(verb, Verb::Release(_) | Verb::Heartbeat(_)) || party.version.local.is_none() {
+            return None;
+        }
+        let told = self.ledger.hold(party, verb, now)?;
+        Some(spread(party.version, told))
+    }
+
+    /// Answers a take or a look. `NoRoom` with the answer if it is a refusal because a grant could not be noted.
+    pub(crate) fn decide(&self, asks: &[Party<'_>], verb: &Verb, now: Micros) -> (Decision, Result<(), NoRoom>) {
+        let take = if let Verb::Take(take) = verb { *take } else { Take::now(0) };
+        let mut closed =
+            rules(asks).any(|rule| !rule.is_shadow() && rule.rule().failure_answer() == OnStoreFailure::Closed);
+        let local: Vec<Party<'_>> = asks.iter().filter(|party| party.version.local.is_some()).copied().collect();
+        // What is refused here is charged nowhere.
+        let is_refused = closed || asks.iter().any(|party| party.outweighs(&take));
+        let asked = if is_refused && take.cost > 0 { Take::now(0) } else { take };
+        let mut noted = Ok(());
+        let told = match local.as_slice() {
+            [] => None,
+            parties => match self.ledger.take(parties, &asked, now) {
+                Ok(told) => Some(told),
+                Err(NoRoom) => {
+                    let is_enforced =
+                        |rule: &ReadyRule| !rule.is_shadow() && rule.rule().failure_answer() == OnStoreFailure::Local;
+                    if rules(asks).any(is_enforced) {
+                        (noted, closed) = (Err(NoRoom), true);
+                    }
+                    self.ledger.take(parties, &Take::now(0), now).ok()
+                }
+            },
+        };
+        let grant = match &told {
+            Some((_, grant)) => Grant::Local(*grant),
+            None => Grant::Uncounted,
+        };
+        let told = told.map(|(told, _)| told);
+        let mut decision = self.combine(asks, &take, told, closed, noted.is_err());
+        if decision.decided_at == Micros::ZERO {
+            decision.decided_at = now;
+        }
+        if decision.is_allowed() && take.cost > 0 {
+            for party in asks {
+                self.granted.add(party.name, decision.decided_at + decision.wait(), grant);
+            }
+        }
+        (decision, noted)
+    }
+
+    fn combine(
+        &self,
+        asks: &[Party<'_>],
+        take: &Take,
+        told: Option<Decision>,
+        closed: bool,
+        is_full: bool,
+    ) -> Decision {
         let mut local = told.iter().flat_map(|told| told.rules.iter());
-        let all = asks.iter().flat_map(|without| {
-            let places = without.version.local.as_ref().map_or(&[][..], |local| &local.places);
-            let rules = without.version.policy.rules().iter().enumerate();
-            rules.map(|(place, rule)| (rule, places.contains(&place), take.times(without.times).cost))
+        let all = asks.iter().flat_map(|party| {
+            let places = party.version.local.as_ref().map_or(&[][..], |local| &local.places);
+            let rules = party.version.policy.rules().iter().enumerate();
+            rules.map(|(place, rule)| (rule, places.contains(&place), take.times(party.times).cost))
         });
         let rules: Vec<RuleDecision> = all
             .map(|(rule, is_local, cost)| match rule.rule().failure_answer() {
@@ -171,6 +187,10 @@ impl Fallback {
                     answered(rule, Verdict::Never, open(rule).remaining)
                 }
                 OnStoreFailure::Closed => answered(rule, Verdict::Deny { retry_after: LOOK_AGAIN }, 0),
+                OnStoreFailure::Local if is_local && is_full => {
+                    let _ = local.next();
+                    answered(rule, Verdict::Deny { retry_after: LOOK_AGAIN }, 0)
+                }
                 OnStoreFailure::Local if is_local => {
                     local.next().map_or_else(|| open(rule), |told| whole(rule, told, cost))
                 }
@@ -178,7 +198,7 @@ impl Fallback {
             })
             .collect();
         let (source, decided_at, lease) = match &told {
-            _ if closed => (Source::Closed, Micros::ZERO, None),
+            _ if closed && !is_full => (Source::Closed, Micros::ZERO, None),
             Some(told) => (Source::Local, told.decided_at, told.lease),
             None => (Source::Open, Micros::ZERO, None),
         };
@@ -206,13 +226,30 @@ impl Fallback {
     }
 }
 
-fn rules<'a>(asks: &'a [Without<'_>]) -> impl Iterator<Item = &'a ReadyRule> {
-    asks.iter().flat_map(|without| without.version.policy.rules())
+fn rules<'a>(asks: &'a [Party<'_>]) -> impl Iterator<Item = &'a ReadyRule> {
+    asks.iter().flat_map(|party| party.version.policy.rules())
 }
 
-fn locals<'a>(asks: &[Without<'a>]) -> Vec<Ask<'a, InstalledPolicy>> {
-    let local = asks.iter().filter_map(|without| Some((without.version.local.as_ref()?, without)));
-    local.map(|(local, without)| Ask::new(&local.installed, without.key).times(without.times)).collect()
+/// The store's word on one of several keys that were decided together. Which of them is blocked is known for one alone.
+fn said<'a>(verb: &'a Verb, decision: &Decision, rules: &'a [RuleDecision], keys: usize) -> Said<'a> {
+    let blocked_until = match (decision.decided_by, decision.verdict) {
+        (DecidedBy::Block, Verdict::Deny { retry_after }) if keys == 1 => decision.decided_at + retry_after,
+        _ => Micros::ZERO,
+    };
+    Said {
+        verb,
+        rules,
+        at: decision.decided_at,
+        blocked_until,
+        is_allowed: decision.is_allowed(),
+        wait: decision.wait(),
+        lease: decision.lease,
+    }
+}
+
+/// The store's word after a charge.
+pub(crate) fn said_by_charge(decision: &Decision) -> Said<'_> {
+    said(&Verb::Peek, decision, &decision.rules, 1)
 }
 
 /// A local answer about some rules, told for all of them.
@@ -252,27 +289,36 @@ fn answered(rule: &ReadyRule, verdict: Verdict, remaining: u64) -> RuleDecision 
     RuleDecision { verdict, limit, remaining, reset_after: Micros::ZERO, shadow: rule.is_shadow() }
 }
 
-/// Takes that were granted here, counted or not, so that giving one back does not give the server what it never took.
+/// The latest takes that were granted here, counted or not, so that a refund of one finds where it was counted.
 #[derive(Debug, Default)]
-struct Granted(Mutex<VecDeque<(String, Micros)>>);
+struct Granted(Mutex<VecDeque<(Box<[u8]>, Micros, Grant)>>);
+
+/// How a take was granted.
+#[derive(Clone, Copy, Debug)]
+enum Grant {
+    /// By a rule that lets everything pass, which counts nothing.
+    Uncounted,
+    /// By the local share; the grant's number.
+    Local(u64),
+}
 
 impl Granted {
-    fn add(&self, key: &str, at: Micros) {
+    fn add(&self, name: &[u8], at: Micros, grant: Grant) {
         let mut granted = self.0.lock();
         if granted.len() >= MOST_GRANTS {
             granted.pop_front();
         }
-        granted.push_back((key.to_owned(), at));
+        granted.push_back((name.into(), at, grant));
     }
 
-    fn take(&self, key: &str, at: Micros) -> bool {
+    fn take(&self, name: &[u8], at: Micros) -> Option<Grant> {
         let mut granted = self.0.lock();
-        let found = granted.iter().rposition(|(name, moment)| name == key && *moment == at);
-        found.is_some_and(|found| granted.remove(found).is_some())
+        let found = granted.iter().rposition(|(key, moment, _)| **key == *name && *moment == at)?;
+        granted.remove(found).map(|(.., grant)| grant)
     }
 }
 
-/// Waiters that may still change their mind.
+/// Waiters that may still change their mind. A refund of an older local grant goes to the store, which was charged.
 const MOST_GRANTS: usize = 4_096;
 /// When to ask again while the server does not answer: it is looked for more often than that.
 const LOOK_AGAIN: Micros = Micros::SECOND;

@@ -63,6 +63,12 @@ impl KeyPrefix {
     }
 }
 
+/// Where a process notes the last of its charges that was carried out for a key. A key's own name never holds a `#` but
+/// at the beginning of its digest, so no key has this name; and the hash tag is the key's.
+pub(crate) fn charges_name(name: &[u8], process: u64) -> Vec<u8> {
+    [name, format!("#charged:{process:016x}").as_bytes()].concat()
+}
+
 /// The name of the place where rules are written down, for those who meet values that were counted under them.
 pub(crate) fn definition_name(prefix: &str, fingerprint: u64) -> Vec<u8> {
     format!("{prefix}:{VERSION}:rules:{fingerprint:010x}").into_bytes()

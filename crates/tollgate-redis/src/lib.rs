@@ -22,6 +22,7 @@ pub mod doctor;
 mod fallback;
 pub mod gateway;
 mod key;
+mod ledger;
 #[allow(dead_code, reason = "some of how a node is doing is told to tests only")]
 mod link;
 mod policies;

@@ -115,6 +115,11 @@ impl Link {
         self.route.nodes().iter().map(|node| node.state()).collect()
     }
 
+    /// Whether any node has answered since the link was made.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.route.nodes().iter().any(|node| node.was_reached())
+    }
+
     /// Whether there is somebody to ask, by what the background work has found out: also where nobody calls.
     pub(crate) fn standing(&self) -> Standing {
         self.route.standing()

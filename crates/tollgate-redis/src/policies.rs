@@ -66,6 +66,7 @@ pub(crate) struct Scripts {
     pub(crate) shape: Shape,
     pub(crate) take: Script,
     pub(crate) amend: Script,
+    pub(crate) charge: Script,
 }
 
 /// The policies that handles refer to, and rules of other days.
@@ -131,24 +132,11 @@ impl Tags {
 
 impl Policies {
     /// A handle of its own for every version: those that stand beside each other are known apart.
-    pub(crate) fn install_beside(
-        &self,
-        policy: Policy,
-        prefix: &str,
-        together: Together,
-        local: Option<LocalRules>,
-    ) -> RedisPolicy {
-        RedisPolicy(Arc::new(RwLock::new(self.version(policy, Carry::Moment, prefix, together, local))))
+    pub(crate) fn install_beside(&self, policy: Policy, prefix: &str, together: Together, nodes: u32) -> RedisPolicy {
+        RedisPolicy(Arc::new(RwLock::new(self.version(policy, Carry::Moment, prefix, together, nodes))))
     }
 
-    fn version(
-        &self,
-        policy: Policy,
-        carry: Carry,
-        prefix: &str,
-        together: Together,
-        local: Option<LocalRules>,
-    ) -> Arc<Version> {
+    fn version(&self, policy: Policy, carry: Carry, prefix: &str, together: Together, nodes: u32) -> Arc<Version> {
         let definition = definition::write_down(&policy);
         let tag = Tag::new(definition::fingerprint(&definition));
         let policy = Arc::new(policy);
@@ -161,7 +149,7 @@ impl Policies {
             definition,
             written_down: AtomicU64::new(0),
             written_over: AtomicU64::new(0),
-            local,
+            local: LocalRules::of(&policy, nodes),
             policy,
         })
     }
@@ -172,9 +160,9 @@ impl Policies {
         carry: Carry,
         prefix: &str,
         together: Together,
-        local: Option<LocalRules>,
+        nodes: u32,
     ) -> RedisPolicy {
-        let version = self.version(policy, carry, prefix, together, local);
+        let version = self.version(policy, carry, prefix, together, nodes);
         let name = (version.policy.domain().to_owned(), version.policy.name().to_owned());
         let mut by_name = self.by_name.lock();
         match by_name.get(&name) {
@@ -197,7 +185,12 @@ impl Policies {
         if let Some(scripts) = by_shape.get(&shape) {
             return Arc::clone(scripts);
         }
-        let scripts = Scripts { take: script::take(&shape), amend: script::amend(&shape), shape: shape.clone() };
+        let scripts = Scripts {
+            take: script::take(&shape),
+            amend: script::amend(&shape),
+            charge: script::charge(&shape),
+            shape: shape.clone(),
+        };
         let scripts = Arc::new(scripts);
         if by_shape.len() >= MOST_SHAPES {
             by_shape.clear(); // those in use are held by their policies

@@ -1,8 +1,10 @@
 //! What a call brings: its numbers, packed as the script unpacks them.
 
-use tollgate_core::{Micros, Policy, Release, Take, Verb, bounds::MAX_WAIT};
+use tollgate_core::{Micros, Policy, Release, Take, Verb, algorithm::Limiting, bounds::MAX_WAIT};
 
 use crate::{
+    bytes::put,
+    ledger::{Bill, Charge},
     script::{Shape, names_holders, numbers, tells_two_waits},
     state::Tag,
 };
@@ -64,6 +66,36 @@ pub(crate) fn amend(shape: &Shape, subject: Tagged<'_>, verb: &Verb) -> Vec<u8> 
     out.first_numbers(subject);
     out.last_numbers(subject);
     out.0
+}
+
+/// The numbers of a charge, and its leases.
+pub(crate) fn charge(subject: Tagged<'_>, charge: &Charge) -> Vec<u8> {
+    let Bill { owed, due, released } = &charge.bill;
+    let mut out = Doubles::new();
+    out.put(charge.sequence);
+    out.put(due.0);
+    out.tag(subject);
+    out.first_numbers(subject);
+    out.last_numbers(subject);
+    for owed in owed {
+        out.put(owed.permits);
+    }
+    let mut out = out.0;
+    let put_count = |out: &mut Vec<u8>, count: usize| put(out, 4, count as u64);
+    let rules = subject.policy.rules().iter().zip(owed);
+    for (_, owed) in rules.filter(|(rule, _)| matches!(rule.limiting(), Limiting::Leases(_))) {
+        put_count(&mut out, owed.leases.len());
+        for lease in &owed.leases {
+            put(&mut out, 7, lease.id.0);
+            put(&mut out, 3, lease.permits);
+            put(&mut out, 7, lease.until.0);
+        }
+        put_count(&mut out, released.len());
+        for id in released {
+            put(&mut out, 7, id.0);
+        }
+    }
+    out
 }
 
 /// A verb in the words of the script.

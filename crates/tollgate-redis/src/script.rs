@@ -29,3 +29,8 @@ pub(crate) fn take(shape: &Shape) -> Script {
 pub(crate) fn amend(shape: &Shape) -> Script {
     Script::new(assemble::assemble(source::AMEND, shape))
 }
+
+/// Charges for grants that were made without the store.
+pub(crate) fn charge(shape: &Shape) -> Script {
+    Script::new(assemble::assemble(source::CHARGE, shape))
+}

@@ -1,10 +1,13 @@
 //! The store: asks the server, and says what to do when there is no answer.
 
+mod charge;
 mod forget;
 mod strict;
 
 use std::{
-    fmt, slice,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,8 +16,8 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::runtime::Handle;
 use tollgate_core::{
-    Ask, Carry, DecidedBy, Decision, Micros, Policy, RulesTold, Source, Store, StoreError, Take, Verb, Verdict,
-    bounds::MAX_KEY_BYTES,
+    Ask, Carry, DecidedBy, Decision, Micros, Policy, Release, RulesTold, Source, Store, StoreError, Take, Verb,
+    Verdict, bounds::MAX_KEY_BYTES,
 };
 
 use crate::{
@@ -22,8 +25,9 @@ use crate::{
     carry::Unreadable,
     config::RedisConfig,
     counters::{Counters, Counts},
-    fallback::{Fallback, Without},
-    link::{Call, CallError, Link, Script, Whom},
+    fallback::Fallback,
+    ledger::{Party, Start},
+    link::{Background, Call, CallError, Link, Script, Whom},
     policies::{Policies, RedisPolicy, Scripts, Version},
     pretend::PretendClock,
     reply::{self, Reply},
@@ -59,6 +63,9 @@ pub(crate) struct Inner {
     pub(crate) far: u64,
     last_failure: Mutex<Option<(Instant, String)>>,
     pub(crate) doubt: Doubt,
+    /// Tells the charges of this process from those of others.
+    process: u64,
+    charging: Background,
 }
 
 /// Making one
@@ -81,12 +88,17 @@ impl RedisStore {
     /// The same without waiting for a first sign of the server.
     pub fn open(address: Address, config: RedisConfig) -> Self {
         let counters = Arc::new(Counters::default());
+        let link = Link::open(address, config.link.clone(), Arc::clone(&counters));
+        let at = config.clock.as_ref().map_or_else(|| link.server_now(), PretendClock::now);
+        let start = Start { at, free_permille: config.local_start_permille };
         let inner = Inner {
-            link: Link::open(address, config.link.clone(), Arc::clone(&counters)),
+            link,
             policies: Policies::default(),
             replace: Script::new(format!("#!lua\n{}", include_str!("../lua/replace.lua"))),
             began: Instant::now(),
-            fallback: Fallback::new(config.nodes, config.local_bytes),
+            fallback: Fallback::new(config.local_bytes, start),
+            process: RandomState::new().build_hasher().finish(),
+            charging: Background::default(),
             runtime: Handle::try_current().ok(),
             far: PretendClock::keys_live_from(),
             last_failure: Mutex::new(None),
@@ -105,7 +117,9 @@ impl RedisStore {
 
     /// What has happened so far.
     pub fn counts(&self) -> Counts {
-        self.inner.counters.snapshot()
+        let mut counts = self.inner.counters.snapshot();
+        (counts.local_keys_owing, counts.local_grants_owing) = self.inner.owing();
+        counts
     }
 
     /// What last kept the server from deciding, and how long ago that was. For logs and health pages: decisions
@@ -120,48 +134,49 @@ impl Store for RedisStore {
     type Policy = RedisPolicy;
 
     fn install(&self, policy: Policy, carry: Carry) -> Result<RedisPolicy, StoreError> {
-        let inner = &*self.inner;
-        let local = inner.fallback.install(&policy, |store, share| store.install(share, Carry::Keep))?;
-        Ok(inner.policies.install(policy, carry, &inner.config.prefix, inner.config.together, local))
+        let Inner { policies, config, .. } = &*self.inner;
+        Ok(policies.install(policy, carry, &config.prefix, config.together, config.nodes))
     }
 
     fn install_beside(&self, policy: Policy) -> Result<RedisPolicy, StoreError> {
-        let inner = &*self.inner;
-        let local = inner.fallback.install(&policy, |store, share| store.install_beside(share))?;
-        Ok(inner.policies.install_beside(policy, &inner.config.prefix, inner.config.together, local))
+        let Inner { policies, config, .. } = &*self.inner;
+        Ok(policies.install_beside(policy, &config.prefix, config.together, config.nodes))
     }
 
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         check(asks, &verb)?;
-        let versions: Vec<Arc<Version>> = asks.iter().map(|ask| ask.policy.current()).collect();
-        let withouts =
-            || asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key, times: ask.times });
-        let withouts: Vec<Without<'_>> = withouts().collect();
+        let keys = Keys::of(asks);
+        let parties: Vec<Party<'_>> = keys.parties(asks).collect();
         let inner = &*self.inner;
-        // What was granted here while the server was away is given back here.
-        if let [without] = withouts.as_slice()
-            && inner.fallback.takes_back(without, &verb)
+        // What was granted here while the server was away, and is not charged yet, is given back here.
+        if let [party] = parties.as_slice()
+            && inner.fallback.takes_back(party, &verb, self.now_here())
         {
-            return inner.fallback.decide(&withouts, &Verb::Peek);
+            return Ok(inner.fallback.decide(&parties, &Verb::Peek, self.now_here()).0);
         }
         let deadline = Instant::now() + inner.config.link.deadline;
-        match self.ask(&withouts, &verb, deadline).await {
-            Ok(decision) => {
+        // Before anything is sent: grants that are made here from now on are found when the answer is there.
+        let mark = inner.fallback.ledger.mark();
+        let asked = async {
+            self.charge_first(&parties, &verb, deadline).await?;
+            self.ask(&parties, &verb, deadline).await
+        };
+        match asked.await {
+            Ok(decision) if inner.fallback.heard(&parties, &verb, &decision, mark) => {
                 inner.counters.decided_by_store.add_one();
-                if decision.is_allowed() || withouts.iter().any(Without::counts_every_refusal) {
-                    inner.fallback.follow(&withouts, &verb);
-                }
                 Ok(decision)
             }
-            Err(failure) => self.without_the_server(&withouts, &verb, failure),
+            Ok(raced) => {
+                inner.counters.raced_grants.add_one();
+                self.release_raced(asks, &raced);
+                self.decide_here(&parties, &verb)
+            }
+            Err(failure) => self.without_the_server(&parties, &verb, failure),
         }
     }
 
     fn now(&self) -> Micros {
-        match &self.inner.config.clock {
-            Some(clock) => clock.now(),
-            None => self.inner.link.server_now(),
-        }
+        self.now_here()
     }
 
     fn tell(&self, ask: Ask<'_, RedisPolicy>, verb: Verb) {
@@ -178,9 +193,8 @@ impl Store for RedisStore {
 /// Asking the server
 impl RedisStore {
     /// One question about one key, or one take for several.
-    async fn ask(&self, asks: &[Without<'_>], verb: &Verb, deadline: Instant) -> Result<Decision, Failure> {
-        let names: Vec<Vec<u8>> = asks.iter().map(|ask| ask.version.keys.name(ask.key)).collect();
-        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    async fn ask(&self, asks: &[Party<'_>], verb: &Verb, deadline: Instant) -> Result<Decision, Failure> {
+        let names: Vec<&[u8]> = asks.iter().map(|ask| ask.name).collect();
         match (asks, verb) {
             ([_, _, ..], Verb::Take(take)) if asks.len() > MOST_TOGETHER || !self.inner.link.share_a_slot(&names) => {
                 self.take_in_turn(asks, &names, take, deadline).await
@@ -193,7 +207,7 @@ impl RedisStore {
     /// after the server's clock was set.
     async fn ask_together(
         &self,
-        asks: &[Without<'_>],
+        asks: &[Party<'_>],
         names: &[&[u8]],
         verb: &Verb,
         deadline: Instant,
@@ -243,10 +257,7 @@ impl RedisStore {
             other => (&scripts.amend, request::amend(&scripts.shape, subjects[0], other)),
         };
         let mut args = vec![numbers];
-        if let Some(clock) = &self.inner.config.clock {
-            args.push(clock.now().0.to_string().into_bytes());
-            args.push(self.inner.far.to_string().into_bytes());
-        }
+        self.pretend(&mut args);
         let called = self.inner.link.call(Call { script, keys: names, args, deadline }).await;
         called.map_err(|error| match error {
             CallError::Refused { code, .. } if code == "WRONGTYPE" => self.another_kind(names),
@@ -254,12 +265,28 @@ impl RedisStore {
         })
     }
 
+    /// Brings the time along, where it is not the server's.
+    fn pretend(&self, args: &mut Vec<Vec<u8>>) {
+        if let Some(clock) = &self.inner.config.clock {
+            args.push(clock.now().0.to_string().into_bytes());
+            args.push(self.inner.far.to_string().into_bytes());
+        }
+    }
+
+    /// The server's time, as well as it is known here; or the pretended one.
+    fn now_here(&self) -> Micros {
+        match &self.inner.config.clock {
+            Some(clock) => clock.now(),
+            None => self.inner.link.server_now(),
+        }
+    }
+
     /// Keys on different nodes cannot be decided in one step: they are charged one after another, and what was charged
     /// is given back if a later one refuses. The decision says so. Keys whose rules all count refused requests are
     /// charged in any case; where only some of a key's rules do, they count what the key itself refuses.
     async fn take_in_turn(
         &self,
-        asks: &[Without<'_>],
+        asks: &[Party<'_>],
         names: &[&[u8]],
         take: &Take,
         deadline: Instant,
@@ -291,7 +318,7 @@ impl RedisStore {
         Ok(in_turn(&told, refused_by))
     }
 
-    async fn give_back(&self, asks: &[Without<'_>], told: &[Decision], take: &Take) {
+    async fn give_back(&self, asks: &[Party<'_>], told: &[Decision], take: &Take) {
         for (ask, decision) in asks.iter().zip(told) {
             let cost = take.times(ask.times).cost;
             if cost == 0 || ask.counts_every_refusal() {
@@ -299,17 +326,16 @@ impl RedisStore {
             }
             let at = decision.decided_at + decision.wait();
             let undo = Verb::Undo { cost, at, lease: decision.lease };
-            let name = ask.version.keys.name(ask.key);
             let deadline = Instant::now() + self.inner.config.link.deadline;
             // If this fails too, the permits count as spent: too few are admitted, never too many.
-            let _ = self.ask_together(slice::from_ref(ask), &[&name], &undo, deadline).await;
+            let _ = self.ask_together(slice::from_ref(ask), &[ask.name], &undo, deadline).await;
         }
     }
 }
 
 /// Without the server
 impl RedisStore {
-    fn without_the_server(&self, asks: &[Without<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
+    fn without_the_server(&self, asks: &[Party<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
         if let Failure::Call(CallError::Refused { .. } | CallError::NotRun { .. }) = &failure {
             self.doubt();
@@ -317,20 +343,58 @@ impl RedisStore {
         let error = StoreError::from(failure);
         *inner.last_failure.lock() = Some((Instant::now(), told_in_full(&error)));
         match verb {
-            Verb::Take(_) | Verb::Peek => {
-                let decision = inner.fallback.decide(asks, verb)?;
-                match decision.source {
-                    Source::Open if decision.is_allowed() => inner.counters.let_through.add_one(),
-                    Source::Closed | Source::Open => inner.counters.turned_away.add_one(),
-                    _ => inner.counters.decided_locally.add_one(),
-                }
-                Ok(decision)
-            }
+            Verb::Take(_) | Verb::Peek => self.decide_here(asks, verb),
             verb => {
-                let held = asks.first().and_then(|without| inner.fallback.holds(without, verb));
+                let now = self.now_here();
+                let held = asks.first().and_then(|party| inner.fallback.holds(party, verb, now));
+                self.ensure_charging();
                 held.ok_or(error)
             }
         }
+    }
+
+    /// A take or a look, by each rule's policy.
+    fn decide_here(&self, asks: &[Party<'_>], verb: &Verb) -> Result<Decision, StoreError> {
+        let inner = &*self.inner;
+        if !inner.fallback.ledger.is_met() && inner.link.was_reached() {
+            inner.fallback.ledger.meet();
+        }
+        let (decision, noted) = inner.fallback.decide(asks, verb, self.now_here());
+        if noted.is_err() {
+            inner.counters.local_no_room.add_one();
+        }
+        match decision.source {
+            Source::Open if decision.is_allowed() => inner.counters.let_through.add_one(),
+            Source::Closed | Source::Open => inner.counters.turned_away.add_one(),
+            _ => inner.counters.decided_locally.add_one(),
+        }
+        if inner.owing().0 > 0 {
+            self.ensure_charging();
+        }
+        Ok(decision)
+    }
+
+    /// The store granted permits while the same key was granted some here; both may have been the last, so the store's
+    /// count as spent. They are not given back: some of them may have lapsed, and would be given back twice. A lease is.
+    fn release_raced(&self, asks: &[Ask<'_, RedisPolicy>], raced: &Decision) {
+        if let (Some(id), [ask]) = (raced.lease, asks) {
+            self.tell(Ask::new(ask.policy, ask.key), Verb::Release(Release::Lease(id)));
+        }
+    }
+}
+
+/// The rules of a request's keys as they are now, and the keys' names.
+pub(crate) struct Keys(Vec<(Arc<Version>, Vec<u8>)>);
+
+impl Keys {
+    pub(crate) fn of(asks: &[Ask<'_, RedisPolicy>]) -> Self {
+        let versions = asks.iter().map(|ask| (ask.policy.current(), ask.key));
+        Self(versions.map(|(version, key)| (Arc::clone(&version), version.keys.name(key))).collect())
+    }
+
+    pub(crate) fn parties<'a>(&'a self, asks: &'a [Ask<'_, RedisPolicy>]) -> impl Iterator<Item = Party<'a>> {
+        let keys = asks.iter().zip(&self.0);
+        keys.map(|(ask, (version, name))| Party { version, name, times: ask.times })
     }
 }
 

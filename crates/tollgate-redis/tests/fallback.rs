@@ -178,6 +178,65 @@ async fn a_cost_above_the_limit_never_passes_whatever_the_rule_says() {
     assert_eq!((desk.store.counts().let_through, desk.store.counts().decided_locally), (before, turned_away + 2));
 }
 
+/// A process that has never reached the server does not know what it granted before it began: its share starts empty.
+#[tokio::test]
+async fn a_share_starts_empty_where_the_server_was_never_reached() {
+    let gone = RedisServer::start();
+    let port = gone.port();
+    drop(gone);
+    let store = RedisStore::connect_with(&format!("redis://127.0.0.1:{port}"), usual()).await.unwrap();
+    let policy = store.install(Policy::new("desk", [bucket("r", 100)]).unwrap(), Carry::Keep).unwrap();
+    let desk = Desk { store, policy };
+    denied_by(Source::Local, &desk.take(1).await);
+    let server = RedisServer::with().port(port).start();
+    desk.until(|source| source == Source::Store).await;
+    server.kill();
+    desk.until(|source| source == Source::Local).await;
+    allowed_by(Source::Local, &desk.take(100).await);
+}
+
+/// Where there is no room to note another grant, none is made, and that is counted.
+#[tokio::test]
+async fn a_full_ledger_refuses() {
+    let server = RedisServer::start();
+    let desk = Desk::at(&server, usual().local_bytes(16 << 10), [bucket("r", 5)]).await;
+    let _ = desk.peek().await;
+    server.kill();
+    desk.until(|source| source == Source::Local).await;
+    for number in 0..200 {
+        let key = format!("key {number}");
+        let _ = desk.store.decide(&[Ask::new(&desk.policy, &key)], Verb::Take(Take::now(1))).await.unwrap();
+    }
+    let counts = desk.store.counts();
+    assert!(counts.local_no_room > 0 && counts.local_keys_owing > 10, "{counts:?}");
+    assert_eq!(counts.local_no_room + counts.local_grants_owing, 200, "{counts:?}");
+}
+
+/// Keys that nobody asks about again are charged in the background, and the end of a process charges what is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_is_charged_without_being_asked_about() {
+    let server = RedisServer::start();
+    let desk = Desk::at(&server, usual(), [bucket("r", 5)]).await;
+    let _ = desk.peek().await;
+    server.pause();
+    desk.until(|source| source == Source::Local).await;
+    for number in 0..300 {
+        let key = format!("key {number}");
+        let told = desk.store.decide(&[Ask::new(&desk.policy, &key)], Verb::Take(Take::now(2))).await.unwrap();
+        allowed_by(Source::Local, &told);
+    }
+    assert_eq!(desk.store.counts().local_keys_owing, 300);
+    server.resume();
+    assert_eq!(desk.store.charge_local_grants(PATIENCE).await, 0);
+    let counts = desk.store.counts();
+    assert_eq!((counts.local_grants_owing, counts.local_grants_charged), (0, 300), "{counts:?}");
+    for number in [0, 150, 299] {
+        let key = format!("key {number}");
+        let told = desk.store.decide(&[Ask::new(&desk.policy, &key)], Verb::Peek).await.unwrap();
+        assert_eq!((told.source, told.remaining()), (Source::Store, 3));
+    }
+}
+
 /// The local share has counted along: an outage hands out nothing that was used before it.
 #[tokio::test]
 async fn an_outage_is_no_fresh_burst() {
@@ -217,9 +276,10 @@ async fn a_local_lease_is_released_locally() {
     assert!(release(1).await.is_err(), "nobody here holds it, and the server cannot be asked");
     allowed_by(Source::Local, &hold(3).await.unwrap());
 
-    // Given up after the server is back, the place is free for the next outage as well.
+    // Back again, the server knows who holds; given up there, the place is free for the next outage as well.
     server.resume();
     desk.until(|source| source == Source::Store).await;
+    wait_for_store(&desk, |told| told.remaining() == 0).await;
     for lease in [2, 3] {
         let _ = release(lease).await.unwrap();
     }
@@ -230,10 +290,11 @@ async fn a_local_lease_is_released_locally() {
     server.resume();
 }
 
-/// The server never took what was granted here, so it gets nothing back.
+/// The server is charged for what the local share granted, before it answers again; undone after that, it is given back
+/// there. What an open rule let through was counted nowhere, and nothing is given back.
 #[tokio::test]
-async fn undoing_a_local_grant_gives_the_server_nothing() {
-    for answer in [OnStoreFailure::Local, OnStoreFailure::Open] {
+async fn a_local_grant_is_charged_and_can_be_undone() {
+    for (answer, charged) in [(OnStoreFailure::Local, 2), (OnStoreFailure::Open, 0)] {
         let server = RedisServer::start();
         let desk = Desk::at(&server, usual(), [says(bucket("r", 10), answer)]).await;
         allowed_by(Source::Store, &desk.take(5).await);
@@ -242,7 +303,7 @@ async fn undoing_a_local_grant_gives_the_server_nothing() {
         assert!(told.is_allowed() && told.source != Source::Store, "{told:?}");
         server.resume();
         desk.until(|source| source == Source::Store).await;
-        assert_eq!(desk.peek().await.remaining(), 5);
+        assert_eq!(desk.peek().await.remaining(), 5 - charged, "{answer:?}");
         let at = told.decided_at + told.wait();
         let _ = desk.ask(Verb::Undo { cost: 2, at, lease: None }).await.unwrap();
         let after = desk.peek().await;
@@ -261,9 +322,9 @@ async fn undoing_a_local_grant_gives_it_back_here() {
     allowed_by(Source::Local, &desk.take(3).await);
 }
 
-/// An estimate charged during an outage and corrected after it: the server knows of neither.
+/// An estimate charged during an outage and corrected after it: the server ends up with what it came to.
 #[tokio::test]
-async fn settling_a_local_reservation_gives_the_server_nothing() {
+async fn a_local_reservation_is_settled_at_the_server() {
     let server = RedisServer::start();
     let store = RedisStore::connect_with(&server.url(), usual()).await.unwrap();
     let limiter = Limiter::builder().rule(bucket("r", 10)).store(store).build().unwrap();
@@ -277,8 +338,9 @@ async fn settling_a_local_reservation_gives_the_server_nothing() {
         assert!(start.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    assert_eq!(limiter.peek("key").await.unwrap().remaining(), 1, "charged before it is asked");
     let _ = reservation.settle(1).await.unwrap();
-    assert_eq!(limiter.peek("key").await.unwrap().remaining(), 5);
+    assert_eq!(limiter.peek("key").await.unwrap().remaining(), 4);
 }
 
 /// Instructions that only the server can carry out say so, and that trying again may help.
@@ -306,14 +368,15 @@ async fn waiters_are_served_by_the_local_share() {
     assert!(start.elapsed() >= Duration::from_millis(290), "{:?}", start.elapsed());
 }
 
-/// No server yet: connecting works, answers come at once, and when it appears it takes over.
+/// No server yet: connecting works, answers come at once, and when it appears it is charged and takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_starts_without_its_server() {
     let gone = RedisServer::start();
     let port = gone.port();
     drop(gone);
-    let store = RedisStore::connect_with(&format!("redis://127.0.0.1:{port}"), usual()).await.unwrap();
-    let policy = store.install(Policy::new("desk", [bucket("r", 3)]).unwrap(), Carry::Keep).unwrap();
+    let config = usual().local_start(0.5);
+    let store = RedisStore::connect_with(&format!("redis://127.0.0.1:{port}"), config).await.unwrap();
+    let policy = store.install(Policy::new("desk", [bucket("r", 6)]).unwrap(), Carry::Keep).unwrap();
     let desk = Desk { store, policy };
     let start = Instant::now();
     allowed_by(Source::Local, &desk.take(1).await);
@@ -331,6 +394,19 @@ async fn a_store_starts_without_its_server() {
     wait_until("the rules to be written down", PATIENCE, || {
         !server.command(&["KEYS", "tollgate:1:rules:*"]).items().is_empty()
     });
+}
+
+/// Looks until the server itself says so.
+async fn wait_for_store(desk: &Desk, fits: impl Fn(&Decision) -> bool) {
+    let start = Instant::now();
+    loop {
+        let told = desk.peek().await;
+        if told.source == Source::Store && fits(&told) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{told:?} {:?}", desk.store.counts());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn usual() -> RedisConfig {

@@ -220,6 +220,10 @@ async fn work(
     sleep(config.stop_delay).await;
     stop_data.stop();
     while wires.join_next().await.is_some() {}
+    let owing = engine.store().charge_local_grants(CHARGING_TAKES).await;
+    if owing > 0 {
+        tracing::warn!(keys = owing, "the store was not charged for everything that was granted without it");
+    }
     engine.telemetry().traces().finish().await;
     stop_admin.stop();
     if let Some(admin) = admin {
@@ -233,3 +237,6 @@ pub async fn run(config: ServerConfig, shutdown: Shutdown) -> Result<(), StartEr
     Server::start(config, shutdown).await?.finished().await;
     Ok(())
 }
+
+/// How long a server that stops tries to charge its store for local grants.
+const CHARGING_TAKES: std::time::Duration = std::time::Duration::from_secs(2);

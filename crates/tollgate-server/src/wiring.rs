@@ -52,6 +52,8 @@ pub struct StoreHealth {
     pub standing: Standing,
     /// What last kept the server from deciding, and how many seconds ago that was.
     pub last_failure: Option<(f64, String)>,
+    /// Keys with local grants that the server has not been charged for yet, and those grants.
+    pub owing: (u64, u64),
     /// Counts by name, of the way to the server.
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -68,6 +70,7 @@ impl Storage {
             .prefix(settings.prefix.clone())
             .nodes(settings.nodes)
             .local_bytes(settings.memory_bytes)
+            .local_start(settings.local_start)
             .deadline(settings.deadline);
         RedisStore::connect_with(url, config).await.map(Self::Redis)
     }
@@ -100,6 +103,15 @@ impl Storage {
         }
     }
 
+    /// Charges a server for what was granted without it, as far as that succeeds in the time given. Says how many keys
+    /// still owe something.
+    pub async fn charge_local_grants(&self, within: std::time::Duration) -> u64 {
+        match self {
+            Self::Memory(_) | Self::ByHand(_) => 0,
+            Self::Redis(store) => store.charge_local_grants(within).await,
+        }
+    }
+
     /// How it is doing.
     pub fn health(&self) -> StoreHealth {
         match self {
@@ -111,9 +123,14 @@ impl Storage {
                     kind: "redis",
                     standing: store.standing(),
                     last_failure: store.last_failure().map(|(ago, what)| (ago.as_secs_f64(), what)),
+                    owing: (counts.local_keys_owing, counts.local_grants_owing),
                     counts: vec![
                         ("decided_by_store", counts.decided_by_store),
                         ("decided_locally", counts.decided_locally),
+                        ("local_grants_charged", counts.local_grants_charged),
+                        ("local_charges_sent", counts.local_charges_sent),
+                        ("local_no_room", counts.local_no_room),
+                        ("raced_grants", counts.raced_grants),
                         ("let_through", counts.let_through),
                         ("turned_away", counts.turned_away),
                         ("foreign_states", counts.foreign_states),
@@ -155,6 +172,8 @@ pub struct StorageSettings {
     pub prefix: String,
     /// How many processes share the limits: each enforces its share while the server cannot answer.
     pub nodes: u32,
+    /// How much of that share is free while the server has not answered since the start: from 0 to 1.
+    pub local_start: f64,
     /// The longest a decision may take on a server. Envoy waits 20 ms for an answer, and lets pass after that.
     pub deadline: std::time::Duration,
 }
@@ -166,6 +185,7 @@ impl Default for StorageSettings {
             when_full: WhenFull::default(),
             prefix: "tollgate".to_owned(),
             nodes: 1,
+            local_start: 0.0,
             deadline: std::time::Duration::from_millis(12),
         }
     }

@@ -131,6 +131,10 @@ pub(crate) struct ServeArgs {
     /// How many processes share the limits: each enforces its share while the store cannot answer.
     #[arg(long, env = "TOLLGATE_NODES", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
     nodes: u32,
+    /// How much of that share is free, from 0 to 1, while the store has not answered since the start: a process that was
+    /// restarted without its store does not know what it granted before.
+    #[arg(long, env = "TOLLGATE_LOCAL_START", value_name = "FRACTION", default_value_t = 0.0, value_parser = ratio, help_heading = "Keeping")]
+    local_start: f64,
     /// The longest a decision may take on a Redis, in milliseconds. Envoy waits 20 unless told otherwise.
     #[arg(long, env = "TOLLGATE_STORE_DEADLINE", value_name = "MS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Keeping")]
     store_deadline: u32,
@@ -261,6 +265,7 @@ impl ServeArgs {
                 },
                 prefix: self.prefix.clone(),
                 nodes: self.nodes,
+                local_start: self.local_start,
                 deadline: Duration::from_millis(u64::from(self.store_deadline)),
             },
             http: self.http.0,

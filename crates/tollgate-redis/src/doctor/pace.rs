@@ -79,7 +79,7 @@ async fn time_takes(visit: &Visit, key: &str) -> Result<Option<Finding>, Trouble
     let Ok(policy) = Policy::new("doctor", [Rule::token_bucket("doctor", Quota::per_second(1_000))]) else {
         return Ok(None);
     };
-    let policy = Policies::default().install(policy, Carry::Keep, "", Together::ByKey, None).current();
+    let policy = Policies::default().install(policy, Carry::Keep, "", Together::ByKey, 1).current();
     for _ in 0..WARM_UP {
         take(visit, &policy, key).await?;
     }

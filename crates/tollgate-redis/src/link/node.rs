@@ -169,6 +169,11 @@ impl Node {
         matches!(&*self.shared.line.borrow(), Line::Up(wire) if !wire.is_closed())
     }
 
+    /// Whether it has answered since the start.
+    pub(super) fn was_reached(&self) -> bool {
+        self.shared.health.lock().heard.is_some()
+    }
+
     pub(super) fn state(&self) -> NodeState {
         let (place, is_connected, clock) = (self.place(), self.is_connected(), self.clock());
         let (is_breaker_closed, is_known) = {

@@ -13,7 +13,8 @@ pub struct LinkSettings {
     pub connect_timeout: Duration,
     /// Calls under way at once, per node. What comes on top is turned away at once rather than queued.
     pub max_in_flight: usize,
-    /// A connection that has been silent for so long is asked whether it is still there.
+    /// A connection that has been silent for so long is asked whether it is still there. With the defaults, a server that
+    /// hangs is known to within 2 s of its last word, whether anything is asked of it or not.
     pub pulse: Duration,
     /// How often a sentinel is asked whether the primary is still in charge.
     pub failover_check: Duration,
@@ -74,7 +75,7 @@ impl Default for LinkSettings {
             deadline: Duration::from_millis(50),
             connect_timeout: Duration::from_millis(250),
             max_in_flight: 4096,
-            pulse: Duration::from_secs(5),
+            pulse: Duration::from_secs(1),
             failover_check: Duration::from_secs(1),
             redial_min: Duration::from_millis(100),
             redial_max: Duration::from_millis(500),

@@ -9,6 +9,7 @@
 //! | `--@ include name` | the lines of another file |
 //! | `--@ numbers names \| names` | the numbers of the call: the frame's own, each subject's tag and its rules'; then the frame's others, and the last of each rule |
 //! | `--@ other numbers` | those after the bar, which a quick way had no use for |
+//! | `--@ owed` | what a charge brings per rule, and where its lists begin |
 //! | `--@ declare state` | the variables of the subject's rules |
 //! | `$name`, `@name`, `@@` | that rule's variable, that subject's variable, its number |
 //! | `<<name>>` | names and formats that follow from the shape |
@@ -28,8 +29,14 @@ use super::{
 /// The text of a script.
 pub(super) fn assemble(frame: &'static str, shape: &Shape) -> String {
     let reads_ahead = is_plain(shape) && frame.contains("--@ if plain");
-    let mut writer =
-        Writer { shape, fields: has_fields(shape), reads_ahead, left: Default::default(), out: String::new() };
+    let mut writer = Writer {
+        shape,
+        fields: has_fields(shape),
+        reads_ahead,
+        left: Default::default(),
+        taken: 0,
+        out: String::new(),
+    };
     let lines: Vec<&str> = frame.lines().collect();
     writer.block(&lines, Place::default());
     let body = rounded(&format!("{}{}", prelude(shape), writer.out));
@@ -79,6 +86,8 @@ struct Writer<'a> {
     reads_ahead: bool,
     /// Numbers that were not taken out yet, and how many come before them.
     left: (Vec<String>, usize),
+    /// Numbers that were taken out.
+    taken: usize,
     out: String,
 }
 
@@ -115,6 +124,7 @@ impl Writer<'_> {
                 "declare" => self.declare(place),
                 "numbers" => self.numbers(what),
                 "other" => self.other_numbers(),
+                "owed" => self.owed(),
                 _ => {}
             }
         }
@@ -201,8 +211,21 @@ impl Writer<'_> {
             self.left = (late, early.len());
         } else {
             early.extend(late);
+            self.taken = early.len();
             self.unpack_all(&early);
         }
+    }
+
+    /// Takes out what each rule is owed; says where the lists begin.
+    fn owed(&mut self) {
+        let rules = self.rules_of(Place { party: Some(0), rule: None });
+        let names: Vec<String> =
+            rules.iter().map(|rule| self.numbered("$owed", Place { party: Some(0), rule: Some(*rule) })).collect();
+        let statement = if self.fields { "" } else { "local " };
+        for (chunk, names) in names.chunks(NUMBERS_AT_ONCE).enumerate() {
+            self.assign(names, statement, self.taken + chunk * NUMBERS_AT_ONCE);
+        }
+        let _ = writeln!(self.out, "local listed = {}", 8 * (self.taken + names.len()) + 1);
     }
 
     /// Takes out those that were left, if any were.

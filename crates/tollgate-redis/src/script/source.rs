@@ -9,6 +9,7 @@ use super::piece::Kind;
 
 pub(super) const TAKE: &str = include_str!("../../lua/take.lua");
 pub(super) const AMEND: &str = include_str!("../../lua/amend.lua");
+pub(super) const CHARGE: &str = include_str!("../../lua/charge.lua");
 const COUNT: &str = include_str!("../../lua/count.lua");
 const WEIGH: &str = include_str!("../../lua/weigh.lua");
 const CLOCK: &str = include_str!("../../lua/clock.lua");

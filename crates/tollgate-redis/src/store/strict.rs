@@ -1,24 +1,25 @@
 //! Decisions by the server or not at all, for whoever would rather have no answer than a local one.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use tollgate_core::{Ask, Decision, StoreError, Verb};
 
-use super::{RedisStore, check};
-use crate::{
-    fallback::Without,
-    policies::{RedisPolicy, Version},
-};
+use super::{Keys, RedisStore, check};
+use crate::{ledger::Party, policies::RedisPolicy};
 
 impl RedisStore {
     /// Decides as [`decide`](tollgate_core::Store::decide) does, but only by the server: where it cannot answer, the
     /// error says why, whatever the rules say about a store that fails. For simulations and tests.
     pub async fn decide_by_server(&self, asks: &[Ask<'_, RedisPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         check(asks, verb)?;
-        let versions: Vec<Arc<Version>> = asks.iter().map(|ask| ask.policy.current()).collect();
-        let asks = asks.iter().zip(&versions).map(|(ask, version)| Without { version, key: ask.key, times: ask.times });
+        let keys = Keys::of(asks);
+        let asks: Vec<Party<'_>> = keys.parties(asks).collect();
         let deadline = Instant::now() + self.inner.config.link.deadline;
-        let decision = self.ask(&asks.collect::<Vec<_>>(), verb, deadline).await?;
+        let mark = self.inner.fallback.ledger.mark();
+        self.charge_first(&asks, verb, deadline).await?;
+        let decision = self.ask(&asks, verb, deadline).await?;
+        // Nothing is decided locally here, so there is nothing that it could have raced with.
+        let _ = self.inner.fallback.heard(&asks, verb, &decision, mark);
         self.inner.counters.decided_by_store.add_one();
         Ok(decision)
     }

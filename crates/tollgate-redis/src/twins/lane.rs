@@ -4,11 +4,14 @@ use std::{collections::HashMap, sync::Arc};
 
 use redis::Value;
 use tollgate_core::{
-    LeaseId, Micros, Period, Policy, Release, Rule, Subject, Take, Verb, algorithm::Limiting, take_together,
+    Carry, LeaseId, Micros, Period, Policy, Release, Rule, Step, Subject, Take, Verb,
+    algorithm::{Lease, Limiting},
+    carry_over, take_together,
 };
 use tollgate_testkit::random::{Kind, Random};
 
 use crate::{
+    ledger::{Bill, Charge, Owed, book},
     link::Script,
     reply::{self, Reply},
     request::{self, Tagged},
@@ -32,6 +35,9 @@ pub(super) struct Lane {
     /// Scripts by the keys they are for.
     takes: HashMap<Vec<usize>, Arc<Script>>,
     amends: HashMap<usize, Arc<Script>>,
+    charges: HashMap<usize, Arc<Script>>,
+    /// The last operation id; ids are of the whole lane.
+    sequence: u64,
 }
 
 struct Key {
@@ -40,6 +46,8 @@ struct Key {
     tag: Tag,
     /// The value and time to live the server should have.
     stored: Option<(Vec<u8>, u64)>,
+    /// The last operation id that was carried out.
+    charged: u64,
 }
 
 pub(super) struct Question {
@@ -51,6 +59,8 @@ pub(super) struct Question {
     /// How many times the cost each of them is charged.
     times: Vec<u64>,
     verb: Verb,
+    /// Instead of the verb: grants made without the store.
+    charge: Option<Charge>,
 }
 
 impl Lane {
@@ -66,16 +76,19 @@ impl Lane {
                 Period::Month => None,
             }));
             let tag = Tag::new(random.bits());
-            keys.push(Key { name: format!("lane {number} key {key}"), policy, tag, stored: None });
+            keys.push(Key { name: format!("lane {number} key {key}"), policy, tag, stored: None, charged: 0 });
         }
         let steps_back = random.one_in(2);
-        let (takes, amends) = (HashMap::new(), HashMap::new());
-        Self { seed, random, now, steps_back, keys, spans, taken: Vec::new(), takes, amends }
+        let (takes, amends, charges) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { seed, random, now, steps_back, keys, spans, taken: Vec::new(), takes, amends, charges, sequence: 0 }
     }
 
     pub(super) fn next_question(&mut self) -> Question {
         self.move_clock();
         let first = self.any_key();
+        if self.random.one_in(10) {
+            return self.next_charge(first);
+        }
         let (asked, verb) = if self.keys.len() > 1 && self.random.one_in(6) {
             let second = (first + 1) % self.keys.len();
             let cost = self.any_cost(first);
@@ -98,22 +111,78 @@ impl Lane {
             }
         };
         let keys = asked.iter().map(|&key| self.keys[key].name.clone()).collect();
-        Question { script, keys, numbers, now: self.now.0, asked, times, verb }
+        Question { script, keys, numbers, now: self.now.0, asked, times, verb, charge: None }
+    }
+
+    /// A new one, or one whose reply was lost.
+    fn next_charge(&mut self, key: usize) -> Question {
+        if !self.random.one_in(3) {
+            self.sequence += 1;
+        }
+        let charge = Charge { sequence: self.sequence.max(1), bill: self.any_bill(key) };
+        let shape: Shape = vec![Piece::of(&self.keys[key].policy)];
+        let script = self.charges.entry(key).or_insert_with(|| Arc::new(script::charge(&shape)));
+        let (script, subject) = (Arc::clone(script), &self.keys[key]);
+        let numbers = request::charge(subject.tagged(), &charge);
+        let id_name = format!("{}#charged", subject.name);
+        let keys = vec![subject.name.clone(), id_name];
+        Question {
+            script,
+            keys,
+            numbers,
+            now: self.now.0,
+            asked: vec![key],
+            times: vec![1],
+            verb: Verb::Peek,
+            charge: Some(charge),
+        }
+    }
+
+    fn any_bill(&mut self, key: usize) -> Bill {
+        let rules = self.keys[key].policy.rules().len();
+        let due = if self.random.one_in(3) { self.now + self.random.pause(&self.spans) } else { Micros::ZERO };
+        let due = due.min(self.now + self.keys[key].policy.horizon().min(Micros::DAY));
+        let mut owed = Vec::new();
+        for rule in 0..rules {
+            let leases = match self.keys[key].policy.rules()[rule].limiting() {
+                Limiting::Leases(_) => (0..self.random.below(3)).map(|_| self.any_lease()).collect(),
+                _ => Vec::new(),
+            };
+            let permits = if self.random.one_in(3) { 0 } else { self.any_cost(key) };
+            owed.push(Owed { permits, leases });
+        }
+        let released = (0..self.random.below(3)).map(|_| LeaseId(self.random.between(1, 30))).collect();
+        Bill { owed, due, released }
+    }
+
+    fn any_lease(&mut self) -> Lease {
+        let id = LeaseId(self.random.between(1, 30));
+        Lease { id, permits: self.random.between(1, 3), until: self.now + self.random.pause(&self.spans) }
     }
 
     pub(super) fn compare(&mut self, question: Question, reply: Value, stored: Vec<(Value, Value)>) {
-        let Question { asked, times, verb, script, .. } = question;
+        let Question { asked, times, verb, script, charge, .. } = question;
         let mut subjects: Vec<Subject> = asked.iter().map(|&key| self.keys[key].subject()).collect();
         let before = subjects.clone();
-        let step = match &verb {
-            Verb::Take(take) => {
+        let is_charged = charge.as_ref().is_some_and(|charge| self.keys[asked[0]].charged < charge.sequence);
+        let step = match (&charge, &verb) {
+            (Some(charge), _) => {
+                let policy = &self.keys[asked[0]].policy;
+                if is_charged {
+                    subjects[0] = carry_over(policy, policy, subjects[0].clone(), Carry::Keep, self.now);
+                    book(policy, &mut subjects[0], &charge.bill, self.now);
+                }
+                let step = policy.decide(&mut subjects[0], &Verb::Peek, self.now);
+                Step { changed: step.changed || is_charged, ..step }
+            }
+            (None, Verb::Take(take)) => {
                 let policies = asked.iter().map(|&key| &self.keys[key].policy);
                 let parties = policies.zip(&mut subjects).zip(&times);
                 let mut parties: Vec<_> =
                     parties.map(|((policy, subject), &times)| policy.party(subject).times(times)).collect();
                 take_together(&mut parties, take, self.now)
             }
-            other => self.keys[asked[0]].policy.decide(&mut subjects[0], other, self.now),
+            (None, other) => self.keys[asked[0]].policy.decide(&mut subjects[0], other, self.now),
         };
         let tagged: Vec<Tagged<'_>> =
             asked.iter().zip(&times).map(|(&key, &times)| self.keys[key].tagged().times(times)).collect();
@@ -125,7 +194,7 @@ impl Lane {
         let scene = || {
             let policies: Vec<_> = tagged.iter().map(|tagged| tagged.policy.rules()).collect();
             format!(
-                "lane {} at {}: {verb:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
+                "lane {} at {}: {verb:?} {charge:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
                 self.seed, self.now.0
             )
         };
@@ -146,12 +215,21 @@ impl Lane {
                 key.stored.clone()
             });
         }
+        let mut stored = stored;
+        if let Some(charge) = &charge {
+            let noted = stored.pop().and_then(as_stored).map(|(value, _)| String::from_utf8(value).unwrap());
+            let last = charge.sequence.max(self.keys[asked[0]].charged);
+            assert_eq!(noted, Some(last.to_string()), "{}", scene());
+        }
         let found: Vec<_> = stored.into_iter().map(as_stored).collect();
         let found = asked.iter().zip(found).map(|(&key, found)| self.keys[key].without_room(found)).collect::<Vec<_>>();
         let expected = asked.iter().zip(expected).map(|(&key, it)| self.keys[key].without_room(it)).collect::<Vec<_>>();
         assert_eq!(found, expected, "{}\n  core {subjects:?}\n{}", scene(), script.text());
         for (&key, stored) in asked.iter().zip(expected) {
             self.keys[key].stored = stored;
+        }
+        if let Some(charge) = charge {
+            self.keys[asked[0]].charged = self.keys[asked[0]].charged.max(charge.sequence);
         }
         self.remember(asked[0], times[0], &verb, &decision);
     }

@@ -108,6 +108,8 @@ pub(crate) struct Tally {
     pub(crate) exact: u64,
     /// Permits admitted by the store.
     pub(crate) granted: u64,
+    /// Permits admitted by the local share.
+    pub(crate) granted_here: u64,
     /// Permits that the store has counted.
     pub(crate) charged: u64,
     /// The fullest that any key's meter has been, of [`BURST`].
@@ -129,6 +131,11 @@ impl Call {
         self.told().is_some_and(|told| told.source == source)
     }
 
+    /// Permits that it was granted, by whichever part.
+    pub(crate) fn granted(&self) -> u64 {
+        if matches!(self.outcome, Outcome::Allowed(_)) { self.cost } else { 0 }
+    }
+
     fn granted_by(&self, source: Source) -> Option<Micros> {
         match self.outcome {
             Outcome::Allowed(told) if told.source == source => Some(told.at),
@@ -148,6 +155,14 @@ impl Books {
             self.check_denials(key);
             let here = self.fullest(key, Source::Local, &[]);
             assert!(here <= BURST, "{}: key {key}: {here} above the leak locally, {BURST} allowed", self.name);
+            if self.losses.is_empty() {
+                let all = self.fullest_of(key, &|_| true, &[]);
+                assert!(
+                    all <= BURST + CLOCK_SLACK,
+                    "{}: key {key}: {all} above the leak in all, {BURST} allowed",
+                    self.name
+                );
+            }
             tally.fullest = tally.fullest.max(by_store);
             tally.fullest_unforgiven = tally.fullest_unforgiven.max(self.fullest(key, Source::Store, &[]));
         }
@@ -172,6 +187,7 @@ impl Books {
             }
             tally.exact += u64::from(call.is_from(Source::Store));
             tally.granted += call.granted_by(Source::Store).map_or(0, |_| call.cost);
+            tally.granted_here += call.granted_by(Source::Local).map_or(0, |_| call.cost);
             tally.slowest = tally.slowest.max(call.completed - call.invoked);
         }
         tally.charged = self.used.iter().sum();
@@ -189,11 +205,18 @@ impl Books {
         self.fullest(key, Source::Store, &[])
     }
 
-    /// The most that ever stood in the key's meter, in permits, rounded up.
+    /// The most that ever stood in the key's meter by this source, in permits, rounded up.
     fn fullest(&self, key: usize, source: Source, losses: &[Loss]) -> u64 {
+        self.fullest_of(key, &|told| told == source, losses)
+    }
+
+    fn fullest_of(&self, key: usize, counts: &dyn Fn(Source) -> bool, losses: &[Loss]) -> u64 {
         let of_key = self.calls.iter().filter(|call| call.key == key);
-        let mut events: Vec<(Micros, u64)> =
-            of_key.filter_map(|call| Some((call.granted_by(source)?, call.cost))).collect();
+        let granted = of_key.filter_map(|call| match call.outcome {
+            Outcome::Allowed(told) if counts(told.source) => Some((told.at, call.cost)),
+            _ => None,
+        });
+        let mut events: Vec<(Micros, u64)> = granted.collect();
         events.extend(losses.iter().filter(|loss| loss.keys.contains(&key)).map(|loss| (loss.at, 0)));
         events.sort_unstable();
         let (mut level, mut fullest, mut last) = (0, 0, Micros::ZERO);
@@ -240,11 +263,13 @@ impl Books {
         }
     }
 
-    /// Nobody was charged twice: what the store has counted was granted, or belongs to a call that got no answer.
+    /// Nobody was charged twice: what the store has counted was granted, by it or locally, or belongs to a call that got
+    /// no answer.
     #[track_caller]
     fn check_charges(&self, tally: &Tally) {
         let unknown = self.counts.ambiguous_calls * DEAREST;
-        assert!(tally.charged <= tally.granted + unknown, "{}: charged twice: {tally}", self.name);
+        let granted = tally.granted + tally.granted_here;
+        assert!(tally.charged <= granted + unknown, "{}: charged twice: {tally}", self.name);
         if self.losses.is_empty() {
             assert!(tally.charged >= tally.granted, "{}: forgotten: {tally}", self.name);
         }
@@ -262,16 +287,19 @@ pub(crate) fn every_key_expires(server: &RedisServer) {
     }
 }
 
+/// Local answers are timed by what is known here of the server's clock: a few milliseconds, at 100 a second.
+const CLOCK_SLACK: u64 = 2;
 const GONE_MEANWHILE: i64 = -2;
 /// Microseconds in a second, so that the meter leaks a whole number in each.
 const SCALE: u64 = 1_000_000;
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { allowed, denied, exact, granted, charged, fullest, fullest_unforgiven, slowest } = self;
+        let Self { allowed, denied, exact, granted, granted_here, charged, fullest, fullest_unforgiven, slowest } =
+            self;
         write!(
             f,
-            "{allowed} allowed, {denied} denied, {exact} by the store; {granted} permits granted, {charged} charged; \
+            "{allowed} allowed, {denied} denied, {exact} by the store; {granted} permits granted and {granted_here} here, {charged} charged; \
              fullest {fullest} of {BURST} ({fullest_unforgiven} if losses were not forgiven); slowest {slowest:?}"
         )
     }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test stops at the unexpected")]
 #![allow(clippy::print_stdout, reason = "what a fault cost is worth reading")]
 
+mod charge;
 mod checker;
 mod cluster;
 mod connections;

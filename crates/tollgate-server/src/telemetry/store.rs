@@ -31,6 +31,11 @@ impl Collector for StoreCollector {
             )?;
         }
         gauge("store_up", "1 while the store answers", u64::from(health.answers()))?;
+        if health.kind == "redis" {
+            let (keys, grants) = health.owing;
+            gauge("local_keys_owing", "Keys with local grants that the store has not been charged for yet", keys)?;
+            gauge("local_grants_owing", "Local grants that the store has not been charged for yet", grants)?;
+        }
         let mut counter = |name: &str, help: &str, value: u64| -> fmt::Result {
             let metric = ConstCounter::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)

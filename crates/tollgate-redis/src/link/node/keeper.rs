@@ -100,8 +100,12 @@ impl Shared {
                 return Ok(());
             }
         }
-        // Well is who answers in the time that callers have.
-        match timeout_at((now + self.common.settings.deadline).into(), dial::probe(wire)).await {
+        // A sick node is well again when it answers in the time that callers have. One that was well is given longer: its
+        // connection is closed if it does not answer, and the delay may be this process's own.
+        let deadline = self.common.settings.deadline;
+        let is_well = self.health.lock().breaker.is_closed();
+        let patience = if is_well { deadline.max(PULSE_PATIENCE) } else { deadline };
+        match timeout_at((now + patience).into(), dial::probe(wire)).await {
             Ok(Ok(told)) => {
                 if let Some(told) = told {
                     self.health.lock().clock.hear(told.server, told.asked, told.answered);
@@ -116,3 +120,6 @@ impl Shared {
         }
     }
 }
+
+/// How long a node that was well may take to answer a pulse.
+const PULSE_PATIENCE: Duration = Duration::from_millis(100);
