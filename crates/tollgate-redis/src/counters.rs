@@ -52,6 +52,12 @@ counters! {
     foreign_states,
     /// Calls whose fate is unknown: sent, perhaps, and never answered. None of them was sent again.
     ambiguous_calls,
+    /// Deadlines that passed because the store was silent.
+    silent_store,
+    /// Deadlines that passed while this process was held up itself: its timer fired late, so nothing is known of the store.
+    silent_by_own_delay,
+    /// Replies that had arrived in time, and were read after the deadline because this process was held up.
+    replies_read_late,
     /// Breakers that opened: a node was found sick.
     breaker_opened,
     /// Breakers that closed: a node was found well again.

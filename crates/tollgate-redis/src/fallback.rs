@@ -291,7 +291,15 @@ fn answered(rule: &ReadyRule, verdict: Verdict, remaining: u64) -> RuleDecision 
 
 /// The latest takes that were granted here, counted or not, so that a refund of one finds where it was counted.
 #[derive(Debug, Default)]
-struct Granted(Mutex<VecDeque<(Box<[u8]>, Micros, Grant)>>);
+struct Granted(Mutex<VecDeque<GrantedTake>>);
+
+#[derive(Debug)]
+struct GrantedTake {
+    name: Box<[u8]>,
+    /// When it goes.
+    at: Micros,
+    grant: Grant,
+}
 
 /// How a take was granted.
 #[derive(Clone, Copy, Debug)]
@@ -308,13 +316,13 @@ impl Granted {
         if granted.len() >= MOST_GRANTS {
             granted.pop_front();
         }
-        granted.push_back((name.into(), at, grant));
+        granted.push_back(GrantedTake { name: name.into(), at, grant });
     }
 
     fn take(&self, name: &[u8], at: Micros) -> Option<Grant> {
         let mut granted = self.0.lock();
-        let found = granted.iter().rposition(|(key, moment, _)| **key == *name && *moment == at)?;
-        granted.remove(found).map(|(.., grant)| grant)
+        let found = granted.iter().rposition(|take| *take.name == *name && take.at == at)?;
+        granted.remove(found).map(|take| take.grant)
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use redis::Cmd;
 use tokio::{
     sync::{Notify, Semaphore, watch},
-    time::timeout_at,
+    time::{timeout, timeout_at},
 };
 use tollgate_core::Micros;
 
@@ -140,12 +140,45 @@ impl Node {
             return Fate::NotRun(NotRun::OutOfTime);
         }
         // From here on the command may be on its way.
-        let fate = match timeout_at(deadline.into(), wire.ask(&command, asking)).await {
+        let mut reply = std::pin::pin!(wire.ask(&command, asking));
+        let fate = match timeout_at(deadline.into(), &mut reply).await {
             Ok(reply) => Fate::of(reply, asked),
-            Err(_) => Fate::Unknown { waited: asked.elapsed() },
+            Err(_) => {
+                let late = deadline.elapsed();
+                let fate = self.read_on(reply, asked, late).await;
+                if matches!(fate, Fate::Unknown { .. }) && late > OWN_DELAY && !wire.is_closed() {
+                    // Nothing can be said of the server: this process was not there to hear it.
+                    self.shared.common.counters.silent_by_own_delay.add_one();
+                    return fate;
+                }
+                fate
+            }
         };
         self.learn_from(&fate, &wire);
         fate
+    }
+
+    /// The deadline has passed, but a reply that has arrived counts: it may lie in the socket, unread because the task
+    /// that reads has had no turn yet. It is given as long again as this task was late, within bounds.
+    async fn read_on(
+        &self,
+        reply: impl Future<Output = redis::RedisResult<redis::Value>>,
+        asked: Instant,
+        late: Duration,
+    ) -> Fate {
+        let counters = &self.shared.common.counters;
+        match timeout(late.saturating_mul(2).clamp(LEAST_GRACE, MOST_GRACE), reply).await {
+            Ok(reply) => {
+                counters.replies_read_late.add_one();
+                Fate::of(reply, asked)
+            }
+            Err(_) => {
+                if late <= OWN_DELAY {
+                    counters.silent_store.add_one();
+                }
+                Fate::Unknown { waited: asked.elapsed() }
+            }
+        }
     }
 
     /// The server has told its time.
@@ -305,5 +338,11 @@ impl Shared {
     }
 }
 
+/// A timer that fires later than this after its moment was held up by this process or its machine. Timers are a
+/// millisecond or two late by themselves.
+const OWN_DELAY: Duration = Duration::from_millis(5);
+/// How long after the deadline a reply is still looked for that may have arrived before it.
+const LEAST_GRACE: Duration = Duration::from_millis(1);
+const MOST_GRACE: Duration = Duration::from_millis(50);
 /// Of a server that has not been heard of since the start.
 pub(super) const NOT_YET: &str = "it has not answered yet";
