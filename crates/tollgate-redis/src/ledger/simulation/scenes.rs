@@ -105,7 +105,7 @@ fn grants_during_a_charge_are_a_further_debt() {
     let version = version(Rule::fixed_window("r", Quota::per_day(10)), 1);
     let ledger = ledger(1_000);
     let party = Party { version: &version, name: NAME, times: 1 };
-    let mut take = |cost| ledger.take(&[party], &Take::now(cost), NOON).unwrap().0.is_allowed();
+    let take = |cost| ledger.take(&[party], &Take::now(cost), NOON).unwrap().0.is_allowed();
     assert!(take(4));
     let first = ledger.due(&version, NAME, NOON).unwrap();
     assert!(take(3) && !take(4));
