@@ -73,9 +73,8 @@ pub(crate) fn share(rule: &Rule, nodes: u64) -> Rule {
     if quota.names_burst() {
         shared = shared.burst(part(quota.burst_or_limit()));
     }
-    let share = Rule::new(rule.name(), shared, rule.algorithm())
-        .shadow(rule.is_shadow())
-        .count_refused(rule.counts_refused());
+    let share =
+        Rule::new(rule.name(), shared, rule.algorithm()).shadow(rule.is_shadow()).count_refused(rule.counts_refused());
     // Fewer permits in the same time may need finer units than fit; then the rule stays whole.
     if share.limiting().is_ok() { share } else { rule.clone() }
 }

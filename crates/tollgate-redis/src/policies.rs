@@ -226,7 +226,7 @@ mod tests {
 
     fn install(policies: &Policies, name: &str, limit: u64) -> RedisPolicy {
         let policy = Policy::new(name, [Rule::token_bucket("second", Quota::per_second(limit))]).expect("sound rules");
-        policies.install(policy, Carry::Keep, "tollgate", Together::default(), None)
+        policies.install(policy, Carry::Keep, "tollgate", Together::default(), 1)
     }
 
     fn sizes(policies: &Policies) -> [usize; 3] {
