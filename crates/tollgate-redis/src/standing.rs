@@ -56,6 +56,13 @@ pub(crate) struct Doubt {
     asking: Background,
 }
 
+impl Doubt {
+    /// Whether the server is being asked: from a call that was refused until a second after it would decide again.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.is_running()
+    }
+}
+
 impl RedisStore {
     /// Whether the server can decide, without waiting: as the link knows it, and as the server said when it was last
     /// asked. It is asked when a call was refused, and from then on every second until it would decide again.

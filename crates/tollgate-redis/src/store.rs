@@ -337,9 +337,7 @@ impl RedisStore {
 impl RedisStore {
     fn without_the_server(&self, asks: &[Party<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
-        if let Failure::Call(CallError::Refused { .. } | CallError::NotRun { .. }) = &failure {
-            self.doubt();
-        }
+        self.doubt_after(&failure);
         let error = StoreError::from(failure);
         *inner.last_failure.lock() = Some((Instant::now(), told_in_full(&error)));
         match verb {
@@ -350,6 +348,13 @@ impl RedisStore {
                 self.ensure_charging();
                 held.ok_or(error)
             }
+        }
+    }
+
+    /// A call that was refused is a reason to ask whether any would be.
+    fn doubt_after(&self, failure: &Failure) {
+        if let Failure::Call(CallError::Refused { .. } | CallError::NotRun { .. }) = failure {
+            self.doubt();
         }
     }
 

@@ -40,6 +40,13 @@ impl Background {
     }
 }
 
+impl Background {
+    /// Whether the work is going on.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for Background {
     fn drop(&mut self) {
         if let Some(task) = self.task.get_mut().take() {

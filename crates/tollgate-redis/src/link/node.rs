@@ -143,42 +143,37 @@ impl Node {
         let mut reply = std::pin::pin!(wire.ask(&command, asking));
         let fate = match timeout_at(deadline.into(), &mut reply).await {
             Ok(reply) => Fate::of(reply, asked),
-            Err(_) => {
-                let late = deadline.elapsed();
-                let fate = self.read_on(reply, asked, late).await;
-                if matches!(fate, Fate::Unknown { .. }) && late > OWN_DELAY && !wire.is_closed() {
-                    // Nothing can be said of the server: this process was not there to hear it.
-                    self.shared.common.counters.silent_by_own_delay.add_one();
-                    return fate;
-                }
-                fate
-            }
+            Err(_) => match self.read_on(reply, asked, deadline.elapsed()).await {
+                Some(fate) => fate,
+                // Nothing can be said of the server: this process was not there to hear it.
+                None => return Fate::Unknown { waited: asked.elapsed() },
+            },
         };
         self.learn_from(&fate, &wire);
         fate
     }
 
     /// The deadline has passed, but a reply that has arrived counts: it may lie in the socket, unread because the task
-    /// that reads has had no turn yet. It is given as long again as this task was late, within bounds.
+    /// that reads has had no turn yet. It is given twice as long as this task was late, within bounds. `None` if this
+    /// process was held up all the while, so that nobody can say whether there is a reply.
     async fn read_on(
         &self,
         reply: impl Future<Output = redis::RedisResult<redis::Value>>,
         asked: Instant,
         late: Duration,
-    ) -> Fate {
+    ) -> Option<Fate> {
         let counters = &self.shared.common.counters;
-        match timeout(late.saturating_mul(2).clamp(LEAST_GRACE, MOST_GRACE), reply).await {
-            Ok(reply) => {
-                counters.replies_read_late.add_one();
-                Fate::of(reply, asked)
-            }
-            Err(_) => {
-                if late <= OWN_DELAY {
-                    counters.silent_store.add_one();
-                }
-                Fate::Unknown { waited: asked.elapsed() }
-            }
+        let (began, grace) = (Instant::now(), late.saturating_mul(2).clamp(LEAST_GRACE, MOST_GRACE));
+        if let Ok(reply) = timeout(grace, reply).await {
+            counters.replies_read_late.add_one();
+            return Some(Fate::of(reply, asked));
         }
+        if late > OWN_DELAY && began.elapsed().saturating_sub(grace) > OWN_DELAY {
+            counters.silent_by_own_delay.add_one();
+            return None;
+        }
+        counters.silent_store.add_one();
+        Some(Fate::Unknown { waited: asked.elapsed() })
     }
 
     /// The server has told its time.

@@ -97,7 +97,10 @@ impl RedisStore {
                     if store.inner.fallback.ledger.owing().0 == 0 {
                         return;
                     }
-                    let pause = if store.charge_some().await { BETWEEN_BATCHES } else { BETWEEN_TRIES };
+                    // While the server is being asked whether it would decide, that is answered first: a call that a replica
+                    // refuses gives up the connection, and the question would find none.
+                    let is_asked = store.inner.doubt.is_asking();
+                    let pause = if !is_asked && store.charge_some().await { BETWEEN_BATCHES } else { BETWEEN_TRIES };
                     drop(store);
                     tokio::time::sleep(pause).await;
                 }
@@ -122,7 +125,8 @@ impl RedisStore {
 
     /// One batch. Says whether any of it was charged.
     async fn charge_some(&self) -> bool {
-        if matches!(self.inner.link.standing(), Standing::Away(_)) {
+        // A server that refuses is asked once a second whether it would decide again; until then it is left alone.
+        if matches!(self.standing(), Standing::Away(_)) {
             return false;
         }
         let mut charging = JoinSet::new();
@@ -131,11 +135,12 @@ impl RedisStore {
             charging.spawn(async move {
                 let deadline = Instant::now() + store.inner.config.link.deadline;
                 let party = Party { version: &version, name: &name, times: 1 };
-                let is_charged = store.charge_key(&party, deadline).await.is_ok();
-                if !is_charged {
+                let charged = store.charge_key(&party, deadline).await;
+                if let Err(failure) = &charged {
+                    store.doubt_after(failure);
                     store.inner.fallback.ledger.name_again(&name);
                 }
-                is_charged
+                charged.is_ok()
             });
         }
         let mut any = false;
@@ -156,6 +161,6 @@ impl Inner {
 /// Keys charged at once in the background, and the pauses: 32 000 a second at most.
 const BATCH: usize = 64;
 const BETWEEN_BATCHES: Duration = Duration::from_millis(2);
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 /// Charges of one key for one call. Each after the first is for grants that were made while the one before was under way.
 const MOST_CHARGES: usize = 4;
