@@ -106,15 +106,16 @@ impl RedisStore {
         found: &[u8],
         now: Micros,
     ) -> Result<Subject, Failure> {
-        self.inner.counters.foreign_states.add_one();
         let mut subject = version.policy.fresh();
         match self.inner.config.on_foreign_state {
             OnForeignState::Fail => {
                 let name = String::from_utf8_lossy(name).into_owned();
                 return Err(Failure::NotOurs(Unreadable { name, found: shown(found) }));
             }
-            OnForeignState::Fresh => {}
+            // Left alone, it is counted with each request that meets it; replaced, here.
+            OnForeignState::Fresh => self.inner.counters.foreign_states.add_one(),
             OnForeignState::Spent => {
+                self.inner.counters.foreign_states.add_one();
                 for (rule, state) in version.policy.rules().iter().zip(&mut subject.states) {
                     let everything = Charge { cost: rule.limiting().limit(), at: now, lease: LeaseId(0) };
                     rule.limiting().penalize(state, everything, now);
@@ -125,8 +126,7 @@ impl RedisStore {
     }
 
     /// A list, a set or the like lies there. Nobody writes one by mistake, so it is left alone whatever the settings say.
-    pub(crate) fn another_kind(&self, names: &[&[u8]]) -> Failure {
-        self.inner.counters.foreign_states.add_one();
+    pub(crate) fn another_kind(names: &[&[u8]]) -> Failure {
         let name = names.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join("\" or \"");
         Failure::NotOurs(Unreadable { name, found: "a value that is no string".to_owned() })
     }

@@ -260,7 +260,7 @@ impl RedisStore {
         self.pretend(&mut args);
         let called = self.inner.link.call(Call { script, keys: names, args, deadline }).await;
         called.map_err(|error| match error {
-            CallError::Refused { code, .. } if code == "WRONGTYPE" => self.another_kind(names),
+            CallError::Refused { code, .. } if code == "WRONGTYPE" => Self::another_kind(names),
             error => error.into(),
         })
     }
@@ -338,6 +338,7 @@ impl RedisStore {
     fn without_the_server(&self, asks: &[Party<'_>], verb: &Verb, failure: Failure) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
         self.doubt_after(&failure);
+        self.count_foreign(&failure);
         let error = StoreError::from(failure);
         *inner.last_failure.lock() = Some((Instant::now(), told_in_full(&error)));
         match verb {
@@ -355,6 +356,13 @@ impl RedisStore {
     fn doubt_after(&self, failure: &Failure) {
         if let Failure::Call(CallError::Refused { .. } | CallError::NotRun { .. }) = failure {
             self.doubt();
+        }
+    }
+
+    /// Counts a request that met a value which is not ours, and was left alone.
+    fn count_foreign(&self, failure: &Failure) {
+        if let Failure::NotOurs(_) = failure {
+            self.inner.counters.foreign_states.add_one();
         }
     }
 

@@ -68,7 +68,7 @@ impl RedisStore {
             inner.counters.local_charges_sent.add_one();
             let call = Call { script: &scripts.charge, keys: &names, args, deadline };
             let value = inner.link.call(call).await.map_err(|error| match error {
-                CallError::Refused { code, .. } if code == "WRONGTYPE" => self.another_kind(&names),
+                CallError::Refused { code, .. } if code == "WRONGTYPE" => Self::another_kind(&names),
                 error => error.into(),
             })?;
             match reply::to_amend(policy, &Verb::Peek, &value) {
@@ -138,7 +138,10 @@ impl RedisStore {
                 let charged = store.charge_key(&party, deadline).await;
                 if let Err(failure) = &charged {
                     store.doubt_after(failure);
-                    store.inner.fallback.ledger.name_again(&name);
+                    // What is refused for good waits until the key is asked about.
+                    if !matches!(failure, Failure::NotOurs(_) | Failure::Call(CallError::Refused { .. })) {
+                        store.inner.fallback.ledger.name_again(&name);
+                    }
                 }
                 charged.is_ok()
             });

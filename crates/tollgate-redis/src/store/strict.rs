@@ -16,8 +16,11 @@ impl RedisStore {
         let asks: Vec<Party<'_>> = keys.parties(asks).collect();
         let deadline = Instant::now() + self.inner.config.link.deadline;
         let mark = self.inner.fallback.ledger.mark();
-        self.charge_first(&asks, verb, deadline).await?;
-        let decision = self.ask(&asks, verb, deadline).await?;
+        let asked = async {
+            self.charge_first(&asks, verb, deadline).await?;
+            self.ask(&asks, verb, deadline).await
+        };
+        let decision = asked.await.inspect_err(|failure| self.count_foreign(failure))?;
         // Nothing is decided locally here, so there is nothing that it could have raced with.
         let _ = self.inner.fallback.heard(&asks, verb, &decision, mark);
         self.inner.counters.decided_by_store.add_one();
