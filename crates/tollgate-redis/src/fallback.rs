@@ -136,6 +136,7 @@ impl Fallback {
         let mut noted = Ok(());
         let told = match local.as_slice() {
             [] => None,
+            [party] if *verb == Verb::Peek => Some((self.ledger.peek(party, now), 0)),
             parties => match self.ledger.take(parties, &asked, now) {
                 Ok(told) => Some(told),
                 Err(NoRoom) => {

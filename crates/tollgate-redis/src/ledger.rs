@@ -250,6 +250,16 @@ impl Ledger {
         Ok((decision, grant))
     }
 
+    /// What the share of a key has left. Passes where nothing is left, unlike a take of 0 under a rule that counts refused
+    /// requests.
+    pub(crate) fn peek(&self, party: &Party<'_>, now: Micros) -> Decision {
+        let mut shard = self.shard(party.name).lock();
+        let mut subject = self.take_out(&mut shard, party, now);
+        let decision = party.share().decide(&mut subject, &Verb::Peek, now).decision;
+        self.put_back(&mut shard, party, subject, None, now);
+        decision
+    }
+
     /// Takes back permits of a local grant that is neither charged nor being charged. Says whether it did.
     pub(crate) fn give_back(&self, party: &Party<'_>, verb: &Verb, grant: u64, now: Micros) -> bool {
         let mut shard = self.shard(party.name).lock();

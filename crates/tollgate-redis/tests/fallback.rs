@@ -107,6 +107,18 @@ async fn local_goes_on_counting() {
     assert_eq!(desk.store.counts().decided_locally, before + 3);
 }
 
+/// Under a rule that counts refused requests a take of 0 needs a permit; a peek does not, with the server or without.
+#[tokio::test]
+async fn a_peek_passes_where_a_take_of_nothing_does_not() {
+    let counting = says(bucket("r", 2).count_refused(true), OnStoreFailure::Local);
+    let desk = Desk::abandoned(usual(), [counting]).await;
+    allowed_by(Source::Local, &desk.take(2).await);
+    denied_by(Source::Local, &desk.take(0).await);
+    let peek = desk.peek().await;
+    allowed_by(Source::Local, &peek);
+    assert_eq!(peek.remaining(), 0);
+}
+
 /// Rules of one policy may differ: the closed one has the last word, then the local one.
 #[tokio::test]
 async fn in_one_policy_the_strictest_word_counts() {

@@ -27,7 +27,7 @@ use crate::{config::Bounds, shutdown::Shutdown};
 
 /// Serves one connection until the peer leaves or, after the word to stop, until what is under way is answered.
 ///
-/// Stopping has two steps on HTTP/1. For [`LAST_REQUESTS`] the next request is still taken, and services should say `Connection: close`
+/// Stopping has two steps on HTTP/1. For `LAST_REQUESTS` the next request is still taken, and services should say `Connection: close`
 /// then, so that clients leave by themselves. After that, the connection is closed as soon as it is idle. HTTP/2 has GOAWAY for both.
 pub async fn serve_http<S>(connection: Connection, service: S, bounds: Bounds, shutdown: Shutdown)
 where
