@@ -148,7 +148,7 @@ impl Alone {
     }
 }
 
-/// The one rule of a policy that is a bucket, enforced, tells nobody to wait and counts no refusals: what most policies are. It fits in a
+/// The one rule of a policy that is a bucket, enforced, not shaped, and counts no refusals: what most policies are. It fits in a
 /// store's own handle of the policy, and decides without looking anything up.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainBucket(Bucket);

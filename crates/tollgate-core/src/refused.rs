@@ -46,7 +46,7 @@ pub(crate) fn charge_what_is_left(limiting: &Limiting, state: &mut State, take: 
 
 impl Policy {
     /// Charges a refused take to the rules that count refused requests. For stores that decide several keys together
-    /// and keep some of them in a count of their own. Says whether anything was charged.
+    /// and keep some of them in a separate count. Says whether anything was charged.
     pub fn count_refused(&self, subject: &mut Subject, take: &Take, now: Micros) -> bool {
         self.counts_refused() && self.party(subject).count_refused(take, now)
     }

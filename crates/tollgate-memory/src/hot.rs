@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(hot.move_out(wanted(b"a", 4)), None);
     }
 
-    /// The empty key has no bits of its own, and an empty slot has none either.
+    /// The empty key has no bits, and an empty slot has none either.
     #[test]
     fn a_superseded_version_matches_no_slot() {
         let hot = Hot::new(1, 1);

@@ -141,7 +141,7 @@ impl PolicyHead {
         Arc::clone(&self.newest.read())
     }
 
-    /// Publishes the successor before the old version stops being current, so that whoever finds that it is not finds
+    /// Publishes the successor before the old version stops being current, so that a thread that finds it superseded finds
     /// the successor as well.
     fn replace(&self, node: Arc<VersionNode>) {
         let mut newest = self.newest.write();

@@ -224,7 +224,7 @@ async fn a_full_ledger_refuses() {
     assert_eq!(counts.local_no_room + counts.local_grants_owing, 200, "{counts:?}");
 }
 
-/// Keys that nobody asks about again are charged in the background, and the end of a process charges what is left.
+/// Keys that are not asked about again are charged in the background, and the end of a process charges what is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_owed_is_charged_without_being_asked_about() {
     let server = RedisServer::start();

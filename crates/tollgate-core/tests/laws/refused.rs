@@ -149,7 +149,7 @@ fn looking_first_and_paying_afterwards_is_enforced() {
     gate.take(0).expect_deny();
 }
 
-/// A rule that only watches refuses nobody and counts as it would if it were enforced.
+/// A rule that only watches refuses no request and counts as it would if it were enforced.
 #[test]
 fn a_shadow_rule_counts_what_it_would_have_refused() {
     let hour = Rule::fixed_window("hour", Quota::per_hour(1_000)).shadow(true);

@@ -22,7 +22,7 @@ pub enum WhenFull {
     Refuse,
     /// Newcomers are admitted and not counted: each is answered like a key that was never seen. Honest newcomers pass,
     /// and so does a flood; [`Stats::unenforced`](crate::Stats::unenforced) says how often. A lease that is granted this
-    /// way is held by nobody, and releasing it finds nothing.
+    /// way has no holder, and releasing it finds nothing.
     Admit,
 }
 

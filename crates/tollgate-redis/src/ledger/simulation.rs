@@ -295,7 +295,7 @@ impl World {
 
     fn restart(&mut self, place: usize) {
         let old = &self.processes[place];
-        // What was charged nowhere is forgotten with it, and so are the calls that nobody waits for any more. Nor does it
+        // What was charged nowhere is forgotten with it, and so are the calls without a waiting caller. Nor does it
         // know of reservations beyond the limit.
         let is_promised = self.store.subject.as_ref().is_some_and(|subject| subject.promised > self.now);
         if old.ledger.owing().0 > 0 || is_promised {

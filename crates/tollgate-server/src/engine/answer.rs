@@ -34,7 +34,7 @@ pub struct SubjectAnswer {
     pub verdict: Verdict,
     /// Whether any of its rules, shadows included, would refuse it.
     pub over_limit: bool,
-    /// Over the limit it passes, unless all quotas of the request are; the caller is told (`quota_mode` of a descriptor).
+    /// Over the limit it passes, unless all quotas of the request are; the status says so (`quota_mode` of a descriptor).
     pub quota_mode: bool,
     /// What its limit's entry in the rule file sends back with answers within the limit.
     pub metadata: Option<Arc<Map<String, Value>>>,

@@ -180,7 +180,7 @@ impl<'q> Plan<'q> {
         }
     }
 
-    /// The answer of a limit of nothing. A look is not over it, as it is not over any that nobody has used.
+    /// The answer of a limit of nothing. A look is not over it, as it is not over any unused limit.
     fn banned(&mut self, cost: u64, watches: bool) -> SubjectAnswer {
         let mut answer = SubjectAnswer::of(Fate::RefusedAlways, cost);
         answer.over_limit = cost > 0;

@@ -26,7 +26,7 @@ use crate::rulebook::of_value;
 pub(super) struct Noted {
     pub(super) quota_mode: bool,
     pub(super) violated: bool,
-    /// Fields of its own, and whether it is within its limit.
+    /// The descriptor's `metadata`, and whether it is within its limit.
     pub(super) fields: Option<(Arc<Map<String, serde_json::Value>>, bool)>,
 }
 

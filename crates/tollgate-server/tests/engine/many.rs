@@ -65,7 +65,7 @@ fn a_hundred_reloads_of_two_thousand_changed_policies_are_all_accepted() {
     assert!(versions < 2_000 + 4_096, "{versions} versions are kept");
 }
 
-/// Each override has numbers of its own, and its key is counted under them before they are taken back.
+/// Each override has its own numbers, and its key is counted under them before they are taken back.
 #[test]
 fn forty_thousand_overrides_come_and_go() {
     let (bench, clock) = Bench::by_clock(
