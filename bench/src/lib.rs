@@ -1,5 +1,5 @@
-//! What the benchmark programs share: the servers that are compared, each started as people start it.
+//! Shared by the benchmark programs: the servers that are compared, with default settings.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
 
-pub mod contestants;
+pub mod peers;

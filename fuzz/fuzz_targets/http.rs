@@ -1,7 +1,6 @@
-//! A request as the HTTP wire meets it, after the protocol was read: path and query, header fields, body. No panic, and
-//! always an answer that HTTP has a status for.
+//! The HTTP wire after hyper: path and query, header fields, body. No panic, and never a 500.
 //!
-//! The input is text: a line with the path, lines with fields, an empty line, the body.
+//! The input is text: a line with the path, lines with header fields, an empty line, the body.
 #![no_main]
 
 mod server;
@@ -11,12 +10,12 @@ use http::{Method, Request};
 use http_body_util::Full;
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
-use tollgate_server::{
-    config::{AuthConfig, Bounds},
-    http::{AllowedHosts, Guard, Http},
+use ratekeeper_server::{
+    config::{AllowedHosts, AuthConfig, Bounds},
+    http::{Guard, Http},
     security::Access,
 };
-use tollgate_tower::headers::HeaderStyle;
+use ratekeeper_http::HeaderStyle;
 
 thread_local! {
     static HTTP: (Runtime, Http) = {

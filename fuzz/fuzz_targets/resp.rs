@@ -1,11 +1,11 @@
-//! The RESP path from bytes to bytes: whatever comes in, no panic, and only answers that a client can take apart.
+//! The RESP wire from bytes to bytes: no panic, and only well-formed replies.
 #![no_main]
 
 mod server;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
-use tollgate_server::{resp::Resp, security::Access};
+use ratekeeper_server::{resp::Resp, security::Access};
 
 thread_local! {
     static RESP: (Runtime, Resp) = {
@@ -15,10 +15,10 @@ thread_local! {
 }
 
 fuzz_target!(|input: &[u8]| {
-    // Cut into packets of all sizes, and the same way when it is run again.
-    let at_once = input.len() % 61 + 1;
+    // Packets of all sizes, derived from the input so that a run can be repeated.
+    let packet_bytes = input.len() % 61 + 1;
     RESP.with(|(runtime, resp)| {
-        let (heard, _) = runtime.block_on(resp.converse(input, at_once));
-        assert!(heard.is_empty() || heard.ends_with(b"\r\n"));
+        let (replies, _) = runtime.block_on(resp.converse(input, packet_bytes));
+        assert!(replies.is_empty() || replies.ends_with(b"\r\n"));
     });
 });

@@ -1,16 +1,16 @@
-//! A message of Envoy's protocol: read or refused, decided, and answered with one status for each descriptor.
+//! A `RateLimitRequest` of Envoy's protocol: refused, or answered with one status per descriptor.
 #![no_main]
 
 mod server;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
-use tollgate_server::{
+use ratekeeper_server::{
     grpc::{Grpc, wire::RateLimitRequest},
     health::Health,
     security::Access,
 };
-use tollgate_tower::headers::HeaderStyle;
+use ratekeeper_http::HeaderStyle;
 
 thread_local! {
     static GRPC: (Runtime, Grpc) = {

@@ -1,8 +1,8 @@
-//! Rule files: read, or refused with a place and a sentence; never a panic.
+//! Rule files: parsed, or refused with a location and a message; no panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_rules::{Format, read_str};
+use ratekeeper_rules::{Format, read_str};
 
 fuzz_target!(|input: &str| {
     for format in [Format::Yaml, Format::Toml, Format::Json] {

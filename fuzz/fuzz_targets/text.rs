@@ -1,16 +1,14 @@
-//! Small things that are read by hand: a file of tokens, an entry of `--auth-entry`, the addresses that proxies have
-//! written down, and the `Retry-After` of a peer. The input is given to each of them.
+//! Small hand-written parsers: token files, `--auth-entry`, `X-Forwarded-For` and `Forwarded`, `Retry-After`. Each gets the
+//! same input.
 #![no_main]
 
 use std::time::UNIX_EPOCH;
 
 use http::{HeaderMap, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use tollgate_server::{http::auth::parse_entry, security::Tokens};
-use tollgate_tower::{
-    address::{ClientAddress, X_FORWARDED_FOR},
-    client::retry_after,
-};
+use ratekeeper_http::{ClientAddress, address::X_FORWARDED_FOR};
+use ratekeeper_server::{config::parse_entry, security::Tokens};
+use ratekeeper_tower::client::retry_after;
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(text) = std::str::from_utf8(input) {

@@ -1,15 +1,17 @@
-//! In-process checks of known keys: tollgate beside governor and throttlecrab, in one run.
+//! In-process checks of known keys: ratekeeper, governor and throttlecrab in one run.
 //!
-//!     cargo run --release -p tollgate-bench --bin in_process [-- --rounds N --checks N]
+//!     cargo run --release -p ratekeeper-bench --bin in_process [-- --rounds N --checks N]
 //!
-//! Each cell is the best of several rounds; in every round the contestants take turns, so that a noisy neighbour hits
-//! all of them. Keys are 12 bytes. They are asked for in an order unrelated to the one they were stored in, but laid
-//! out in memory in the order they are asked for: what is measured is the limiter's memory, not the harness's. Every
-//! contestant reads its own default clock for every check; the column "coarse clock" is tollgate with `CoarseClock`, which
-//! a thread reads every half millisecond. governor says yes, or no and from when; "verdict" is the same question to tollgate,
-//! and "whole decision" also brings what remains, when the key rests and which rule decided, written out to memory. Time is wall time divided by checks of all threads.
+//! Each cell is the best of several rounds; the limiters take turns in every round, so that noise of the machine affects all of
+//! them. Keys have 12 bytes. They are checked in an order unrelated to that of their insertion, but laid out in memory in the
+//! order of the checks, so that the memory accesses measured are those of the limiter and not of the harness.
+//!
+//! Every limiter reads its default clock for every check; the column "coarse clock" is ratekeeper with `CoarseClock`, which a
+//! thread updates every half millisecond. governor returns a verdict with the earliest time; "verdict" is the same of
+//! ratekeeper, and "whole decision" adds remaining permits, reset time and the deciding rule, written to memory. Time is wall
+//! time divided by the checks of all threads.
 
-#![allow(clippy::print_stdout, reason = "the report is the point")]
+#![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
 
 use std::{
@@ -19,8 +21,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tollgate_core::{Ask, Carry, Policy, Quota, Rule, Store, Take, Verb, Verdict};
-use tollgate_memory::{Clock, CoarseClock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
+use ratekeeper::{Clock, CoarseClock, Limiter, MemoryStore, Quota, Rule, SystemClock, Verdict};
 
 fn main() {
     let options = Options::from_args();
@@ -33,18 +34,18 @@ fn main() {
     for keys in [1, 1_000, 1_000_000].into_iter().filter(|&keys| options.keys.is_none_or(|only| only == keys)) {
         let keys = Keys::new(keys);
         for load in [Load::AllAllowed, Load::MostlyDenied] {
-            let contestants: [Box<dyn Contestant>; 5] = [
-                Box::new(Tollgate::<_, VERDICT>::new(load, SystemClock::new())),
-                Box::new(Tollgate::<_, WHOLE>::new(load, SystemClock::new())),
-                Box::new(Tollgate::<_, VERDICT>::new(load, CoarseClock::start().expect("a thread"))),
+            let limiters: [Box<dyn MeasuredLimiter>; 5] = [
+                Box::new(Ratekeeper::<_, VERDICT>::new(load, SystemClock::new())),
+                Box::new(Ratekeeper::<_, WHOLE>::new(load, SystemClock::new())),
+                Box::new(Ratekeeper::<_, VERDICT>::new(load, CoarseClock::start().expect("a thread"))),
                 Box::new(Governor::new(load)),
                 Box::new(Throttlecrab::new(load)),
             ];
-            for contestant in &contestants {
-                keys.stored.iter().for_each(|key| contestant.fill(key));
+            for limiter in &limiters {
+                keys.stored.iter().for_each(|key| limiter.fill(key));
             }
             for threads in [1, 2] {
-                let [verdict, whole, coarse, governor, throttlecrab] = measure(&contestants, &keys, threads, &options);
+                let [verdict, whole, coarse, governor, throttlecrab] = measure(&limiters, &keys, threads, &options);
                 println!(
                     "| {} | {threads} | {} | {verdict:.1} | {whole:.1} | {coarse:.1} | {governor:.1} | {throttlecrab:.1} | {:.2} | {:.2} | {:.2} | {:.2} |",
                     keys.stored.len(),
@@ -58,7 +59,7 @@ fn main() {
         }
     }
     println!("\nbytes per key, one million keys of 12 bytes under one bucket rule (heap, harness excluded)\n");
-    println!("| tollgate | governor | throttlecrab |");
+    println!("| ratekeeper | governor | throttlecrab |");
     println!("|---|---|---|");
     let [ours, governor, throttlecrab] = bytes_per_key();
     println!("| {ours:.1} | {governor:.1} | {throttlecrab:.1} |");
@@ -89,10 +90,10 @@ impl Options {
     }
 }
 
-/// The same keys twice: in the order they are stored, and laid out in the order they are asked for.
+/// The same keys twice: in the order of insertion, and laid out in the order of the checks.
 struct Keys {
     stored: Vec<String>,
-    asked: Vec<String>,
+    checked: Vec<String>,
 }
 
 impl Keys {
@@ -106,7 +107,7 @@ impl Keys {
             random ^= random << 17;
             order.swap(last, usize::try_from(random % (last as u64 + 1)).expect("an index"));
         }
-        Self { stored: (0..count).map(name).collect(), asked: order.into_iter().map(name).collect() }
+        Self { stored: (0..count).map(name).collect(), checked: order.into_iter().map(name).collect() }
     }
 }
 
@@ -124,8 +125,8 @@ impl Load {
         }
     }
 
-    /// Permits per hour and burst: so low a rate that no key comes to rest, so large a burst that none is exhausted
-    /// where none should be.
+    /// Permits per hour and burst: a rate so low that no key returns to its initial state, and a burst so large that none is
+    /// exhausted under `AllAllowed`.
     fn quota(self) -> (u32, u32) {
         match self {
             Self::AllAllowed => (3_600, 1_000_000_000),
@@ -133,7 +134,7 @@ impl Load {
         }
     }
 
-    /// What each key has used before it is measured: enough that it is still in use when its turn comes.
+    /// Permits that each key has used before the measurement, so that it is still in use when it is measured.
     fn used_before(self) -> u32 {
         match self {
             Self::AllAllowed => 1_000,
@@ -142,14 +143,14 @@ impl Load {
     }
 }
 
-trait Contestant: Sync {
+trait MeasuredLimiter: Sync {
     fn fill(&self, key: &str);
-    /// Checks keys one after the other, as many as asked for.
+    /// Checks keys one after the other.
     fn run(&self, keys: &[String], from: usize, checks: usize);
 }
 
-/// The keys from one of them on, round and round, with as little ado as possible.
-fn round_trip(keys: &[String], from: usize, checks: usize) -> impl Iterator<Item = &String> {
+/// Cycles through the keys from an index, with little overhead.
+fn cycle(keys: &[String], from: usize, checks: usize) -> impl Iterator<Item = &String> {
     let mut next = from;
     (0..checks).map(move |_| {
         let key = &keys[next];
@@ -158,38 +159,33 @@ fn round_trip(keys: &[String], from: usize, checks: usize) -> impl Iterator<Item
     })
 }
 
-/// Asked for the verdict, as governor is, or for all that a decision tells.
-struct Tollgate<C, const WHOLE: bool> {
-    store: MemoryStore<C>,
-    policy: InstalledPolicy,
+/// A limiter asked for the verdict, as governor is, or for the whole decision.
+struct Ratekeeper<C: Clock, const WHOLE: bool> {
+    limiter: Limiter<MemoryStore<C>>,
     used_before: u64,
 }
 
-impl<C: Clock, const WHOLE: bool> Tollgate<C, WHOLE> {
+impl<C: Clock, const WHOLE: bool> Ratekeeper<C, WHOLE> {
     fn new(load: Load, clock: C) -> Self {
         let (rate, burst) = load.quota();
         let rule = Rule::token_bucket("bucket", Quota::per_hour(rate.into()).burst(burst.into()));
-        let store = MemoryStore::with(MemoryConfig::default(), clock);
-        let policy = Policy::new("bench", [rule]).expect("a good policy");
-        let policy = store.install(policy, Carry::Keep).expect("room for one policy");
-        Self { store, policy, used_before: load.used_before().into() }
+        let limiter = Limiter::builder().rule(rule).clock(clock).build().expect("a valid rule");
+        Self { limiter, used_before: load.used_before().into() }
     }
 }
 
-impl<C: Clock, const WHOLE: bool> Contestant for Tollgate<C, WHOLE> {
+impl<C: Clock, const WHOLE: bool> MeasuredLimiter for Ratekeeper<C, WHOLE> {
     fn fill(&self, key: &str) {
-        let take = Verb::Take(Take::now(self.used_before));
-        let filled = self.store.decide_now(&[Ask::new(&self.policy, key)], &take);
+        let filled = self.limiter.check_now((key, self.used_before));
         assert!(filled.is_ok_and(|decision| decision.is_allowed()));
     }
 
     fn run(&self, keys: &[String], from: usize, checks: usize) {
-        for key in round_trip(keys, from, checks) {
-            let ask = Ask::new(&self.policy, key.as_str());
+        for key in cycle(keys, from, checks) {
             if WHOLE {
-                let _ = black_box(self.store.decide_now(&[ask], &Verb::Take(Take::now(1))));
+                let _ = black_box(self.limiter.check_now(key));
             } else {
-                let verdict = self.store.verdict_now(&ask, &Take::now(1));
+                let verdict = self.limiter.verdict_now(key);
                 black_box(matches!(verdict, Ok(Verdict::Allow { .. })));
             }
         }
@@ -210,19 +206,19 @@ impl Governor {
     }
 }
 
-impl Contestant for Governor {
+impl MeasuredLimiter for Governor {
     fn fill(&self, key: &str) {
         assert!(self.limiter.check_key_n(&key.to_owned(), self.used_before).is_ok_and(|answer| answer.is_ok()));
     }
 
     fn run(&self, keys: &[String], from: usize, checks: usize) {
-        for key in round_trip(keys, from, checks) {
+        for key in cycle(keys, from, checks) {
             black_box(self.limiter.check_key(key).is_ok());
         }
     }
 }
 
-/// Its limiter wants `&mut self`, so threads share it through a lock, as its server's actor does through a queue.
+/// Its limiter needs `&mut self`, so threads share it through a lock, as its server's actor does through a queue.
 struct Throttlecrab {
     limiter: Mutex<throttlecrab::RateLimiter<throttlecrab::AdaptiveStore>>,
     quota: (i64, i64),
@@ -244,40 +240,40 @@ impl Throttlecrab {
     }
 }
 
-impl Contestant for Throttlecrab {
+impl MeasuredLimiter for Throttlecrab {
     fn fill(&self, key: &str) {
         assert!(self.check(key, self.used_before));
     }
 
     fn run(&self, keys: &[String], from: usize, checks: usize) {
-        for key in round_trip(keys, from, checks) {
+        for key in cycle(keys, from, checks) {
             black_box(self.check(key, 1));
         }
     }
 }
 
-fn measure(contestants: &[Box<dyn Contestant>; 5], keys: &Keys, threads: usize, options: &Options) -> [f64; 5] {
+fn measure(limiters: &[Box<dyn MeasuredLimiter>; 5], keys: &Keys, threads: usize, options: &Options) -> [f64; 5] {
     let mut best = [Duration::MAX; 5];
     for _ in 0..options.rounds {
-        for (best, contestant) in best.iter_mut().zip(contestants) {
-            *best = (*best).min(round(&**contestant, keys, threads, options.checks));
+        for (best, limiter) in best.iter_mut().zip(limiters) {
+            *best = (*best).min(round(&**limiter, keys, threads, options.checks));
         }
     }
     best.map(|time| time.as_secs_f64() * 1e9 / (threads * options.checks) as f64)
 }
 
-/// From the moment the first thread begins to the moment the last one ends, by their own watches: whoever only waits for
-/// them may be woken late.
-fn round(contestant: &dyn Contestant, keys: &Keys, threads: usize, checks: usize) -> Duration {
+/// From the start of the first thread to the end of the last one, measured by the threads: the waiting thread may be
+/// woken late.
+fn round(limiter: &dyn MeasuredLimiter, keys: &Keys, threads: usize, checks: usize) -> Duration {
     let start = Barrier::new(threads);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let (start, from) = (&start, keys.asked.len() * thread / threads);
+                let (start, from) = (&start, keys.checked.len() * thread / threads);
                 scope.spawn(move || {
                     start.wait();
                     let began = Instant::now();
-                    contestant.run(&keys.asked, from, checks);
+                    limiter.run(&keys.checked, from, checks);
                     (began, Instant::now())
                 })
             })
@@ -291,18 +287,18 @@ fn round(contestant: &dyn Contestant, keys: &Keys, threads: usize, checks: usize
 
 fn bytes_per_key() -> [f64; 3] {
     let keys = Keys::new(1_000_000).stored;
-    let bytes = |make: &dyn Fn() -> Box<dyn Contestant>| {
+    let bytes = |make: &dyn Fn() -> Box<dyn MeasuredLimiter>| {
         let mut kept = None;
         let info = allocation_counter::measure(|| {
-            let contestant = make();
-            keys.iter().for_each(|key| contestant.fill(key));
-            kept = Some(contestant);
+            let limiter = make();
+            keys.iter().for_each(|key| limiter.fill(key));
+            kept = Some(limiter);
         });
         drop(kept);
         info.bytes_current as f64 / keys.len() as f64
     };
     [
-        bytes(&|| Box::new(Tollgate::<_, VERDICT>::new(Load::AllAllowed, SystemClock::new()))),
+        bytes(&|| Box::new(Ratekeeper::<_, VERDICT>::new(Load::AllAllowed, SystemClock::new()))),
         bytes(&|| Box::new(Governor::new(Load::AllAllowed))),
         bytes(&|| Box::new(Throttlecrab::new(Load::AllAllowed))),
     ]

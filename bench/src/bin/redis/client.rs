@@ -1,8 +1,8 @@
-//! Checks per second: the library with 50 in flight beside redis-benchmark with 50 clients, running the same script with
-//! the same numbers on as many keys.
+//! Checks per second: the library with 50 calls in flight and redis-benchmark with 50 clients, with the same script and the
+//! same number of keys.
 //!
-//! redis-benchmark cuts arguments at a zero byte, and the numbers of a call are bytes; so for its sake they are written into
-//! the script. It then sends less than the library does.
+//! redis-benchmark cuts arguments at a zero byte, and the packed numbers of a call contain zero bytes. They are written into
+//! its script instead, so it sends less than the library.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Limiter, Quota, Rule};
-use tollgate_redis::RedisStore;
+use ratekeeper::{Limiter, Quota, Rule};
+use ratekeeper_redis::RedisStore;
 
 use crate::{Options, server::Server, time::in_flight};
 
@@ -22,7 +22,7 @@ const CHECKS: usize = 100_000;
 pub(crate) async fn report(server: &Server, options: &Options) {
     let rules = vec![Rule::token_bucket("a", Quota::per_second(1_000_000))];
     let limiter = server.limiter("client", rules).await;
-    let hash = listen_in(server, &limiter).await;
+    let hash = capture_script(server, &limiter).await;
     let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);
     for _ in 0..options.rounds.min(5) {
         ours = ours.max(library(&limiter).await);
@@ -44,27 +44,27 @@ async fn library(limiter: &Limiter<RedisStore>) -> f64 {
     in_flight(CHECKS, move |call| {
         let limiter = limiter.clone();
         async move {
-            let _ = limiter.check(&format!("user:{:012}", call % KEYS)).await.expect("an answer");
+            let _ = limiter.check(&format!("user:{:012}", call % KEYS)).await.expect("a reply");
         }
     })
     .await;
     CHECKS as f64 / began.elapsed().as_secs_f64()
 }
 
-/// A check as the server heard it, as a script that needs nothing but the key. Its hash.
-async fn listen_in(server: &Server, limiter: &Limiter<RedisStore>) -> String {
+/// Captures a check with `MONITOR` and loads it as a script that needs only the key; returns its hash.
+async fn capture_script(server: &Server, limiter: &Limiter<RedisStore>) -> String {
     let stream = TcpStream::connect(server.server.address()).expect("a server");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     (&stream).write_all(b"MONITOR\r\n").expect("a command");
     let mut lines = BufReader::new(stream);
     let mut line = String::new();
-    lines.read_line(&mut line).expect("an answer");
+    lines.read_line(&mut line).expect("a reply");
     let _ = server.server.command(&["SCRIPT", "FLUSH"]).expect_ok();
-    let _ = limiter.check("listening").await.expect("an answer");
-    // The server does not know the script, so it hears all of it: text, number of keys, key, numbers.
+    let _ = limiter.check("captured").await.expect("a reply");
+    // The scripts were flushed, so the call contains the text: text, number of keys, key, numbers.
     let words = loop {
         line.clear();
-        lines.read_line(&mut line).expect("what the server heard");
+        lines.read_line(&mut line).expect("a line of MONITOR");
         if let Some((_, words)) = line.trim_end().split_once("\"EVAL\" \"") {
             let words = words.strip_suffix('"').unwrap_or(words);
             break words.split("\" \"").map(unquoted).collect::<Vec<_>>();
@@ -72,14 +72,14 @@ async fn listen_in(server: &Server, limiter: &Limiter<RedisStore>) -> String {
     };
     let [text, _, _, numbers] = words.as_slice() else { unreachable!("text, number of keys, key, numbers") };
     let mut numbers = numbers.clone();
-    // This check's deadline is past by the time it is repeated.
+    // The deadline of this call would have passed.
     numbers[..8].copy_from_slice(&f64::INFINITY.to_be_bytes());
     let literal: String = numbers.iter().map(|byte| format!("\\{byte:03}")).collect();
     let text = String::from_utf8(text.clone()).expect("a script").replace("ARGV[1]", &format!("'{literal}'"));
     server.server.command(&["SCRIPT", "LOAD", &text]).expect_ok().text()
 }
 
-/// What `MONITOR` shows as `\x00` is a byte.
+/// Reverts the escapes of `MONITOR`, such as `\x00`.
 fn unquoted(word: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut bytes = word.bytes();
@@ -109,7 +109,7 @@ fn redis_benchmark(server: &Server, hash: &str) -> f64 {
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.server.port().to_string(), "-c", "50", "-n", &CHECKS.to_string()])
         .args(["-r", &KEYS.to_string(), "--csv", "EVALSHA", hash, "1"])
-        .arg("tollgate:1:/client:{user:__rand_int__}")
+        .arg("ratekeeper:1:/client:{user:__rand_int__}")
         .stderr(Stdio::inherit())
         .output()
         .expect("redis-benchmark; scripts/parts installs it with redis-tools");

@@ -1,11 +1,11 @@
-//! The sliding log at 10, 1 000 and 100 000 live entries, beside the usual sorted set.
+//! Sliding logs of 10, 1 000 and 100 000 live entries, compared with a sorted set.
 
-use tollgate::{Limiter, Quota, Rule};
-use tollgate_redis::RedisStore;
+use ratekeeper::{Limiter, Quota, Rule};
+use ratekeeper_redis::RedisStore;
 
 use crate::{Options, server::Server, time::in_flight};
 
-/// A sliding window in a sorted set: drop what has left, count, add, expire.
+/// A sliding window in a sorted set: remove expired members, count, add, expire.
 const SORTED_SET: &str = "#!lua
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -19,10 +19,10 @@ redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[1] / 1000))
 return {1, used + 1}";
 
 const ENTRIES: [usize; 3] = [10, 1_000, 100_000];
-/// Decisions per measurement. A log has room for an eighth more entries than it had when it was last written as a whole;
-/// so many decisions see that happen as often as it does in the long run.
+/// Decisions per measurement. A log is rewritten when it exceeds its reserve of an eighth; so many decisions include
+/// rewrites as often as the long run does.
 const SAMPLE: usize = 250;
-/// Rounds for the largest, which takes long to fill.
+/// Rounds of the largest log, which takes long to fill.
 const FEW_ROUNDS: usize = 2;
 
 pub(crate) async fn report(server: &Server, options: &Options) {
@@ -38,10 +38,10 @@ pub(crate) async fn report(server: &Server, options: &Options) {
         let (mut ours, mut theirs) = (0, 0);
         let rounds = if entries > 10_000 { FEW_ROUNDS } else { options.rounds };
         for round in 0..rounds {
-            // A key of its own for every round: filled, then measured to the brim, then refused.
+            // A new key per round: filled, then measured up to the limit, then denied.
             let key = format!("user:{round}");
             fill(&limiter, &key, entries).await;
-            ours = server.memory_of(&format!("tollgate:1:/log%20{entries}:{{{key}}}"));
+            ours = server.memory_of(&format!("ratekeeper:1:/log%20{entries}:{{{key}}}"));
             let set = SortedSet::new(server, format!("sorted:{entries}:{round}")).await;
             set.fill(entries).await;
             theirs = server.memory_of(&set.key);
@@ -49,7 +49,7 @@ pub(crate) async fn report(server: &Server, options: &Options) {
             best[1] = best[1].min(measure(server, &limiter, &key).await);
             best[2] = best[2].min(set.measure(server, 1_000_000).await);
             best[3] = best[3].min(set.measure(server, 0).await);
-            let _ = limiter.reset(&key).await.expect("an answer");
+            let _ = limiter.reset(&key).await.expect("a reply");
         }
         let [admitted, denied, set_admitted, set_denied] = best;
         #[allow(clippy::cast_precision_loss, reason = "a report")]
@@ -68,7 +68,7 @@ async fn fill(limiter: &Limiter<RedisStore>, key: &str, entries: usize) {
     in_flight(entries, move |_| {
         let (limiter, key) = (limiter.clone(), key.clone());
         async move {
-            let _ = limiter.check(&key).await.expect("an answer");
+            let _ = limiter.check(&key).await.expect("a reply");
         }
     })
     .await;
@@ -97,10 +97,10 @@ impl SortedSet {
     async fn ask(&self, limit: u64, member: u128) {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.hash).arg(1).arg(&self.key).arg(3_600_000_000_u64).arg(limit).arg(member.to_string());
-        let _: Vec<i64> = command.query_async(&mut self.connection.clone()).await.expect("an answer");
+        let _: Vec<i64> = command.query_async(&mut self.connection.clone()).await.expect("a reply");
     }
 
-    /// Members as limiters usually make them: unique, and as long as a time in microseconds.
+    /// Members as limiters usually write them: unique, as long as a time in microseconds.
     async fn fill(&self, entries: usize) {
         let (connection, hash, key) = (self.connection.clone(), self.hash.clone(), self.key.clone());
         in_flight(entries, move |entry| {

@@ -1,12 +1,11 @@
-//! What a decision costs on Redis, beside the least a script could do, a sorted set, and redis-benchmark, in one run.
+//! The cost of a decision in Redis, compared with a minimal script, a sorted set and redis-benchmark, in one run.
 //!
-//!     cargo run --release -p tollgate-bench --bin redis [-- --rounds N --calls N]
+//!     cargo run --release -p ratekeeper-bench --bin redis [-- --rounds N --calls N]
 //!
-//! Starts a throw-away `redis-server` on loopback. Server time is what `INFO commandstats` counts for `EVALSHA`. In
-//! every round all contestants take turns, so that a noisy neighbour hits all of them; each figure is the best of its
-//! rounds.
+//! Starts a temporary `redis-server` on loopback. Server time is that of `EVALSHA` in `INFO commandstats`. All cases take
+//! turns in every round, so that noise of the machine affects all of them; each figure is the best of its rounds.
 
-#![allow(clippy::print_stdout, reason = "the report is the point")]
+#![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
 
 mod bytes;
@@ -29,7 +28,7 @@ async fn main() {
     waiting::report(&server).await;
 }
 
-/// How much to measure.
+/// Extent of the measurement.
 struct Options {
     rounds: usize,
     calls: usize,
@@ -39,8 +38,8 @@ impl Options {
     fn from_args() -> Self {
         let args: Vec<String> = std::env::args().collect();
         let number = |name: &str, default: usize| {
-            let place = args.iter().position(|arg| arg == name);
-            place.and_then(|place| args.get(place + 1)?.parse().ok()).unwrap_or(default)
+            let index = args.iter().position(|arg| arg == name);
+            index.and_then(|index| args.get(index + 1)?.parse().ok()).unwrap_or(default)
         };
         Self { rounds: number("--rounds", 15), calls: number("--calls", 4_000) }
     }

@@ -1,10 +1,11 @@
-//! The server under test, and what it says of itself.
+//! The Redis server under test and its statistics.
 
+use ratekeeper::{Limiter, LimiterBuilder, Rule};
+use ratekeeper_redis::{RedisConfig, RedisStore};
+use ratekeeper_testkit::servers::RedisServer;
 use redis::aio::MultiplexedConnection;
-use tollgate::{Limiter, LimiterBuilder, Rule};
-use tollgate_redis::{RedisConfig, RedisStore};
-use tollgate_testkit::servers::RedisServer;
 
+/// A temporary server.
 pub(crate) struct Server {
     pub(crate) server: RedisServer,
 }
@@ -14,7 +15,7 @@ impl Server {
         Self { server: RedisServer::start() }
     }
 
-    /// A limiter on it. What is measured must be the server, so nobody is hurried and nobody falls back.
+    /// A limiter on it. The server is measured, so deadlines are long and there is no fallback.
     pub(crate) async fn limiter(&self, name: &str, rules: Vec<Rule>) -> Limiter<RedisStore> {
         let config = RedisConfig::default().deadline(std::time::Duration::from_secs(10));
         let store = RedisStore::connect_with(&self.server.url(), config).await.expect("an address");
@@ -30,7 +31,7 @@ impl Server {
         let _ = self.server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
     }
 
-    /// Microseconds per `EVALSHA` since then, and how many there were.
+    /// Microseconds per `EVALSHA` since the last reset, and the number of calls.
     pub(crate) fn script_time(&self) -> (f64, u64) {
         let info = self.server.command(&["INFO", "commandstats"]).text();
         let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).unwrap_or_default();

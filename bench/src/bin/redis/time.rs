@@ -1,23 +1,23 @@
-//! Server time per decision, by algorithm, beside a script that does only `TIME`, `GET` and `SET … PX`.
+//! Server time per decision, by algorithm, compared with a script that does only `TIME`, `GET` and `SET … PX`.
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Quota, Rule};
-use tollgate_redis::RedisStore;
+use ratekeeper::{Limiter, Quota, Rule};
+use ratekeeper_redis::RedisStore;
 
 use crate::{Options, server::Server};
 
 const KEYS: usize = 1_000;
-/// Calls under way at once.
+/// Calls in flight.
 const IN_FLIGHT: usize = 50;
 
-/// The least a limiter's script could do: it reads the time and the state, and writes one of the same size.
+/// The minimum of a limiter: reads the time and the state, and writes a state of the same size.
 const FLOOR: &str = "#!lua
 redis.call('TIME')
 redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000)
 return 1";
-/// The same with the time to live as text, which spares the server turning a number into it.
+/// The same with the TTL as text, which saves a conversion.
 const FLOOR_WITH_TEXT: &str = "#!lua
 redis.call('TIME')
 redis.call('GET', KEYS[1])
@@ -30,14 +30,14 @@ struct Case {
     best: f64,
 }
 
-/// A rule that admits everything the benchmark asks for, or nothing after the first.
+/// A rule that admits all requests of the benchmark, or only the first.
 fn rule(algorithm: &str, name: &str, admits: bool) -> Rule {
     let many = if admits { 1_000_000 } else { 1 };
     let quota = if admits { Quota::per_second(many) } else { Quota::per_hour(many) };
     match algorithm {
         "token bucket" => Rule::token_bucket(name, quota),
-        "stepwise bucket" => Rule::token_bucket(name, quota).stepwise(),
-        "shaped bucket" => Rule::leaky_bucket(name, quota).shaped(),
+        "stepwise bucket" => Rule::token_bucket_stepwise(name, quota),
+        "shaped bucket" => Rule::leaky_bucket_shaped(name, quota),
         "fixed window" => Rule::fixed_window(name, quota),
         "sliding log" => Rule::sliding_log(name, if admits { Quota::per_second(1_000_000) } else { quota }),
         "sliding counter" => Rule::sliding_counter(name, quota),
@@ -66,7 +66,7 @@ pub(crate) async fn report(server: &Server, options: &Options) {
         for rules in [1, 3] {
             for admits in [true, false] {
                 let named = (0..rules).map(|index| rule(algorithm, &format!("rule {index}"), admits)).collect();
-                // Names as long as the floor's: the server reads every byte of them.
+                // Names of the same length as in the minimal script, because the server hashes every byte.
                 let limiter = server.limiter(&format!("case-{:02}", cases.len()), named).await;
                 cases.push(Case { name: algorithm, limiter, best: f64::MAX });
             }
@@ -80,7 +80,7 @@ pub(crate) async fn report(server: &Server, options: &Options) {
             case.best = case.best.min(case_time(server, &case.limiter, options.calls).await);
         }
     }
-    println!("TIME + GET + SET PX: {floor:.2}; with the time to live given as text: {floor_with_text:.2}\n");
+    println!("TIME + GET + SET PX: {floor:.2}; with the TTL as text: {floor_with_text:.2}\n");
     println!("| algorithm | 1 rule, admitted | denied | 3 rules, admitted | denied |");
     println!("|---|---|---|---|---|");
     for case in cases.chunks(4) {
@@ -107,10 +107,10 @@ async fn floor_time(server: &Server, script: &'static str, calls: usize) -> f64 
     in_flight(calls, move |call| {
         let (mut connection, hash) = (connection.clone(), hash.clone());
         async move {
-            let key = format!("tollgate:1:/floor-0:{{user:{}}}", call % KEYS);
+            let key = format!("ratekeeper:1:/floor-0:{{user:{}}}", call % KEYS);
             let mut command = redis::cmd("EVALSHA");
             command.arg(hash).arg(1).arg(key).arg(&value);
-            let _: i64 = command.query_async(&mut connection).await.expect("an answer");
+            let _: i64 = command.query_async(&mut connection).await.expect("a reply");
         }
     })
     .await;
@@ -118,12 +118,12 @@ async fn floor_time(server: &Server, script: &'static str, calls: usize) -> f64 
 }
 
 async fn case_time(server: &Server, limiter: &Limiter<RedisStore>, calls: usize) -> f64 {
-    // The script is known and every key has been seen before anything is counted.
+    // The script is loaded and every key exists before the measurement.
     let warm = limiter.clone();
     in_flight(KEYS, move |key| {
         let limiter = warm.clone();
         async move {
-            let _ = limiter.check(&format!("user:{key}")).await.expect("an answer");
+            let _ = limiter.check(&format!("user:{key}")).await.expect("a reply");
         }
     })
     .await;
@@ -132,14 +132,14 @@ async fn case_time(server: &Server, limiter: &Limiter<RedisStore>, calls: usize)
     in_flight(calls, move |call| {
         let limiter = limiter.clone();
         async move {
-            let _ = limiter.check(&format!("user:{}", call % KEYS)).await.expect("an answer");
+            let _ = limiter.check(&format!("user:{}", call % KEYS)).await.expect("a reply");
         }
     })
     .await;
     server.script_time().0
 }
 
-/// Makes so many calls, a bounded number of them at once.
+/// Makes this many calls, with `IN_FLIGHT` of them at a time.
 pub(crate) async fn in_flight<F: Future<Output = ()> + Send + 'static>(
     calls: usize,
     make: impl Fn(usize) -> F + Clone + Send + 'static,

@@ -1,8 +1,8 @@
-//! How late a waiter wakes, and how many calls a grant costs.
+//! `acquire` on Redis: lateness of the wake-up and store calls per grant.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::{Quota, Rule};
+use ratekeeper::{Quota, Rule};
 
 use crate::server::Server;
 
@@ -16,17 +16,17 @@ pub(crate) async fn report(server: &Server) {
         .map(|_| {
             let limiter = limiter.clone();
             tokio::spawn(async move {
-                let granted = limiter.acquire("key", 1).await.expect("a turn");
+                let granted = limiter.acquire("key").await.expect("a grant");
                 // Server and waiter read the same clock: they run on one machine.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let told = granted.decision.decided_at + granted.decision.wait();
-                now.saturating_sub(told.into())
+                let due = granted.decision.proceed_at();
+                now.saturating_sub(Duration::from_micros(due.as_micros()))
             })
         })
         .collect();
     let mut late = Vec::new();
     for task in tasks {
-        late.push(task.await.expect("a turn"));
+        late.push(task.await.expect("a grant"));
     }
     late.sort_unstable();
     let at = |share: usize| late[(late.len() * share / 100).min(late.len() - 1)];

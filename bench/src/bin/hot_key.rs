@@ -1,0 +1,149 @@
+//! Checks of one key in Redis by many callers: one call per check, and merged calls, in one run.
+//!
+//!     cargo run --release -p ratekeeper-bench --bin hot_key [-- --rounds N --checks N --callers N]
+//!
+//! Starts a temporary `redis-server` on loopback. Callers ask in a closed loop. Both ways take turns in every round; rates
+//! are medians of the rounds with their spread, latencies are those of the last round.
+
+#![allow(clippy::print_stdout, reason = "the report is the output")]
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use ratekeeper::{Limiter, LimiterBuilder, Quota, Rule};
+use ratekeeper_redis::{RedisConfig, RedisStore};
+use ratekeeper_testkit::servers::RedisServer;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let options = Options::from_args();
+    let server = RedisServer::start();
+    println!(
+        "one key, {} callers in a closed loop, {} checks a round, median of {} rounds (least to most)\n",
+        options.callers, options.checks, options.rounds
+    );
+    println!(
+        "| rule | way | checks per second | × one call per check | checks per call | Redis time per check, µs | p50 | p99 | p99.9 |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for (name, quota) in [
+        ("all allowed", Quota::per_second(1_000_000_000)),
+        ("about half denied", Quota::per_second(40_000).burst(4_000)),
+        ("mostly denied", Quota::per_hour(1)),
+    ] {
+        compare(&server, name, quota, &options).await;
+    }
+}
+
+struct Options {
+    rounds: usize,
+    checks: usize,
+    callers: usize,
+}
+
+impl Options {
+    fn from_args() -> Self {
+        let args: Vec<String> = std::env::args().collect();
+        let number = |name: &str, default: usize| {
+            let index = args.iter().position(|arg| arg == name);
+            index.and_then(|index| args.get(index + 1)?.parse().ok()).unwrap_or(default)
+        };
+        let (rounds, checks) = (number("--rounds", 5).max(1), number("--checks", 200_000));
+        Self { rounds, checks, callers: number("--callers", 256).max(1) }
+    }
+}
+
+/// One round.
+struct Measured {
+    per_second: f64,
+    calls: u64,
+    redis_us: f64,
+    latencies: Vec<Duration>,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a report")]
+async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Options) {
+    let ways = [("one call per check", false), ("merged", true)];
+    let mut rounds: [Vec<Measured>; 2] = [Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        for ((_, merging), rounds) in ways.iter().zip(&mut rounds) {
+            let limiter = limiter(server, quota, *merging).await;
+            rounds.push(measure(server, &limiter, &format!("{name} {round} {merging}"), options).await);
+        }
+    }
+    let median = |rounds: &[Measured]| {
+        let mut rates: Vec<f64> = rounds.iter().map(|round| round.per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        (rates[rates.len() / 2], rates[0], rates[rates.len() - 1])
+    };
+    let (base, _, _) = median(&rounds[0]);
+    for ((way, _), rounds) in ways.iter().zip(&mut rounds) {
+        let (rate, least, most) = median(rounds);
+        let Some(last) = rounds.last_mut() else { continue };
+        last.latencies.sort_unstable();
+        let at = |permille: usize| last.latencies[(last.latencies.len() - 1) * permille / 1_000];
+        println!(
+            "| {name} | {way} | {rate:.0} ({least:.0} to {most:.0}) | {:.1} | {:.1} | {:.2} | {:.2?} | {:.2?} | {:.2?} |",
+            rate / base,
+            options.checks as f64 / last.calls as f64,
+            last.redis_us / options.checks as f64,
+            at(500),
+            at(990),
+            at(999),
+        );
+    }
+}
+
+/// The server is measured, so deadlines are long and there is no fallback.
+async fn limiter(server: &RedisServer, quota: Quota, merging: bool) -> Limiter<RedisStore> {
+    let config = RedisConfig::default().deadline(Duration::from_secs(10)).merging(merging);
+    let store = RedisStore::connect_with(&server.url(), config).await.expect("an address");
+    let rule = Rule::token_bucket("bucket", quota);
+    LimiterBuilder::new().name("hot").rules([rule]).store(store).build().expect("a sound rule")
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a report")]
+async fn measure(server: &RedisServer, limiter: &Limiter<RedisStore>, key: &str, options: &Options) -> Measured {
+    let _ = limiter.check(key).await.expect("a reply");
+    let _ = server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
+    let left = Arc::new(AtomicUsize::new(options.checks));
+    let began = Instant::now();
+    let callers: Vec<_> = (0..options.callers)
+        .map(|_| {
+            let (limiter, left, key) = (limiter.clone(), Arc::clone(&left), key.to_owned());
+            tokio::spawn(async move {
+                let mut latencies = Vec::new();
+                while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                    let asked = Instant::now();
+                    let _ = limiter.check(&key).await.expect("a reply");
+                    latencies.push(asked.elapsed());
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::with_capacity(options.checks);
+    for caller in callers {
+        latencies.extend(caller.await.expect("a caller"));
+    }
+    let per_second = options.checks as f64 / began.elapsed().as_secs_f64();
+    let info = server.command(&["INFO", "commandstats"]).text();
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    let (mut calls, mut redis_us) = (0.0, 0.0);
+    for line in scripts {
+        let field = |name: &str| {
+            let field = line.split([',', ':']).find_map(|field| field.strip_prefix(name));
+            field.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default()
+        };
+        (calls, redis_us) = (calls + field("calls="), redis_us + field("usec="));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    let calls = calls as u64;
+    Measured { per_second, calls, redis_us, latencies }
+}

@@ -1,0 +1,41 @@
+//! The `ratekeeper` command.
+//!
+//! ```text
+//! arguments ─cli─▶ command ─▶ module of the command ─▶ result ─report─▶ messages and exit code
+//! ```
+
+mod argument;
+mod check;
+mod cli;
+mod config_check;
+mod doctor;
+mod explain;
+mod policies;
+mod report;
+mod serve;
+mod simulate;
+mod top;
+mod web;
+
+use std::process::ExitCode;
+
+use crate::cli::{Command, ConfigCommand};
+
+/// Returns memory to the system within seconds after a peak; see `docs/decisions/0015-jemalloc.md`.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let outcome = match cli::read().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Config(ConfigCommand::Check { paths }) => config_check::check(&paths),
+        Command::Config(ConfigCommand::Schema) => config_check::schema(),
+    };
+    report::conclude(outcome)
+}

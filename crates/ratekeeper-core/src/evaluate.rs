@@ -1,0 +1,111 @@
+//! Evaluation of a take: several rules, possibly of several keys, decided in one step.
+//!
+//! First every rule weighs the cost: at which time could it go? The request goes at the earliest time that suits all
+//! enforcing rules, if the caller accepts that wait; then each rule is charged as of that time. If one rule denies, none
+//! is charged, and the others report their numbers unchanged. (Rules that count refused requests are the exception; see
+//! [`refused`](crate::refused).)
+//!
+//! Shadow rules are weighed and charged like the others, but never delay or deny a request.
+//!
+//! This is the general path and the specification of the fast paths in [`single_rule`](crate::single_rule).
+
+use crate::{
+    algorithm::{Algorithm, Charge, Weighed},
+    bounds::MAX_TIME,
+    decision::{Decision, Source},
+    evaluation::Evaluation,
+    policy::{KeyState, Policy},
+    refused::charge_what_is_left,
+    request_key::{RequestKey, Step},
+    time::Timestamp,
+    verb::{Take, Verb},
+};
+
+impl Policy {
+    /// Decides one verb for one key. `cost` is as in [`Ask::cost`](crate::Ask::cost).
+    pub fn decide(&self, key_state: &mut KeyState, cost: u64, verb: &Verb, now: Timestamp) -> Step {
+        debug_assert_eq!(key_state.states.len(), self.rules().len(), "the state belongs to this policy");
+        let mut key = self.request_key(key_state, cost);
+        match verb {
+            Verb::Take(take) => take_all(std::slice::from_mut(&mut key), take, now),
+            other => key.adjust(other, now.min(MAX_TIME)),
+        }
+    }
+}
+
+/// Decides one take for several keys: all of them, or none.
+pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Step {
+    let now = now.min(MAX_TIME);
+    let mut evaluation = Evaluation::start(now);
+    let mut moved = false;
+    for key in &mut *keys {
+        moved |= key.follow(now);
+        key.weigh(now, &mut evaluation);
+    }
+    let at = evaluation.go_at;
+    let refused = evaluation.refuses(take, now);
+    let wanted = keys.iter().any(|key| key.cost > 0);
+    let charged = wanted && !refused;
+    let counts = wanted && keys.iter().any(|key| key.policy.counts_refused());
+    let mut counted = false;
+    if charged {
+        let mut weighed = evaluation.weighed.iter();
+        for key in &mut *keys {
+            key.charge(take, &mut weighed, at, now);
+        }
+    } else if counts {
+        for key in &mut *keys {
+            counted |= key.count_refused(take, now);
+        }
+    }
+    if counts {
+        for key in &*keys {
+            key.weigh_after(take, now, &mut evaluation);
+        }
+    }
+    let rules = evaluation.rule_decisions(keys.iter().flat_map(|key| key.looks(now)), take, refused, now);
+    let (verdict, decided_by) = evaluation.conclude(&rules, refused, now);
+    let lease = (charged && keys.iter().any(|key| key.policy.has_leases())).then_some(take.lease);
+    let decision = Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules };
+    Step { decision, changed: charged || counted || moved }
+}
+
+impl RequestKey<'_> {
+    #[inline]
+    fn weigh(&self, now: Timestamp, evaluation: &mut Evaluation) {
+        evaluation.bound(self.block.until, self.policy.horizon());
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
+            evaluation.add(rule, rule.weigh(state, self.cost, now));
+        }
+    }
+
+    #[inline]
+    fn charge<'w>(
+        &mut self,
+        take: &Take,
+        weighed: &mut impl Iterator<Item = &'w Option<Weighed>>,
+        at: Timestamp,
+        now: Timestamp,
+    ) {
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
+            let weighed = weighed.next().copied().flatten();
+            if self.cost == 0 {
+                continue; // only looks, while other keys are charged
+            }
+            // A shadow rule that would have denied is not charged, unless it counts refused requests. One that would have
+            // delayed the request is charged as of that time.
+            let passed = |weighed: &Weighed| !rule.is_shadow() || weighed.free_at.since(now) <= take.max_wait;
+            let Some(weighed) = weighed.filter(passed) else {
+                if rule.counts_refused() {
+                    charge_what_is_left(rule.algorithm(), state, self.cost, take, now);
+                }
+                continue;
+            };
+            let at = at.max(weighed.free_at);
+            rule.algorithm().charge(state, Charge { cost: self.cost, at, lease: take.lease }, now);
+        }
+        if at > now && self.cost > 0 {
+            *self.promised = (*self.promised).max(at);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Policies: rules that are decided together. All of them admit and are charged, or none is.
+
+use std::sync::Arc;
+
+use crate::{
+    algorithm::{Algorithm, AnyAlgorithm, State},
+    bounds::{MAX_RULES, MAX_WAIT},
+    error::PolicyError,
+    rule::{Rule, check_name},
+    time::{Span, Timestamp},
+};
+
+/// A validated list of rules with a name.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    domain: Arc<str>,
+    name: Arc<str>,
+    rules: Vec<ReadyRule>,
+    horizon: Span,
+}
+
+/// A validated rule with its compiled algorithm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadyRule {
+    rule: Rule,
+    algorithm: AnyAlgorithm,
+}
+
+/// The stored state of one key under all rules of a policy.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KeyState {
+    /// Time of the latest reservation.
+    pub promised: Timestamp,
+    /// The block on the key, if any.
+    pub block: Block,
+    /// One state per rule, in the policy's order.
+    pub states: Vec<State>,
+}
+
+/// A period during which every request of a key is denied.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Block {
+    /// When it was set, to detect a clock that has stepped back.
+    pub since: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+}
+
+impl Policy {
+    /// Validates the rules. Disabled rules are validated too, and then left out.
+    pub fn new(name: impl AsRef<str>, rules: impl IntoIterator<Item = Rule>) -> Result<Self, PolicyError> {
+        let name = name.as_ref();
+        check_name("name", name).map_err(PolicyError::Name)?;
+        let policy = || name.to_owned();
+        let mut ready: Vec<ReadyRule> = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
+        for (index, rule) in rules.into_iter().enumerate() {
+            let algorithm = rule.compile().map_err(|error| PolicyError::Rule {
+                policy: policy(),
+                index,
+                error: Box::new(error),
+            })?;
+            if seen.iter().any(|name| name == rule.name()) {
+                return Err(PolicyError::DuplicateRule { policy: policy(), index, rule: rule.name().to_owned() });
+            }
+            seen.push(rule.name().to_owned());
+            if rule.is_enabled() {
+                ready.push(ReadyRule { rule, algorithm });
+            }
+        }
+        if seen.is_empty() {
+            return Err(PolicyError::NoRules { policy: policy() });
+        }
+        if seen.len() > MAX_RULES {
+            return Err(PolicyError::TooManyRules { policy: policy(), found: seen.len(), max: MAX_RULES });
+        }
+        let horizon = ready.iter().map(|rule| rule.algorithm.horizon()).fold(MAX_WAIT, Span::min);
+        Ok(Self { domain: "".into(), name: name.into(), rules: ready, horizon })
+    }
+
+    /// Puts the policy into a domain. Keys of different domains are separate.
+    pub fn in_domain(mut self, domain: impl AsRef<str>) -> Result<Self, PolicyError> {
+        check_name("domain", domain.as_ref()).map_err(PolicyError::Name)?;
+        self.domain = domain.as_ref().into();
+        Ok(self)
+    }
+
+    /// The domain, empty if none was given.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The policy's name, unique in its domain.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The enabled rules, in order.
+    pub fn rules(&self) -> &[ReadyRule] {
+        &self.rules
+    }
+
+    /// The position of a rule.
+    pub fn position(&self, rule: &str) -> Option<usize> {
+        self.rules.iter().position(|ready| ready.name() == rule)
+    }
+
+    /// The longest wait that can be reserved.
+    pub fn horizon(&self) -> Span {
+        self.horizon
+    }
+
+    /// The same policy with one rule replaced, or added if its name is new.
+    pub fn with_rule(&self, rule: Rule) -> Result<Self, PolicyError> {
+        let mut rules: Vec<Rule> = self.rules.iter().map(|ready| ready.rule.clone()).collect();
+        match rules.iter_mut().find(|old| old.name() == rule.name()) {
+            Some(old) => *old = rule,
+            None => rules.push(rule),
+        }
+        let mut policy = Self::new(&self.name, rules)?;
+        policy.domain = Arc::clone(&self.domain);
+        Ok(policy)
+    }
+
+    /// Whether any rule is a concurrency rule.
+    pub fn has_leases(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.algorithm, AnyAlgorithm::Leases(_)))
+    }
+
+    /// Whether any rule charges refused requests.
+    pub fn counts_refused(&self) -> bool {
+        self.rules.iter().any(ReadyRule::counts_refused)
+    }
+
+    /// The initial state of a key.
+    pub fn fresh(&self) -> KeyState {
+        KeyState { states: vec![State::default(); self.rules.len()], ..KeyState::default() }
+    }
+
+    /// When a key is back to its initial state; `now` or earlier if it is already.
+    pub fn reset_at(&self, key_state: &KeyState, now: Timestamp) -> Timestamp {
+        let looks =
+            self.rules.iter().zip(&key_state.states).map(|(rule, state)| rule.algorithm.look(state, now).reset_at);
+        looks.fold(key_state.block.until.max(key_state.promised), Timestamp::max)
+    }
+}
+
+impl ReadyRule {
+    /// The rule's name.
+    pub fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    /// The rule as it was written.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The compiled algorithm.
+    #[inline]
+    pub fn algorithm(&self) -> &AnyAlgorithm {
+        &self.algorithm
+    }
+
+    /// Whether it is evaluated but not enforced.
+    #[inline]
+    pub fn is_shadow(&self) -> bool {
+        self.rule.is_shadow()
+    }
+
+    /// Whether refused requests are charged as well.
+    #[inline]
+    pub fn counts_refused(&self) -> bool {
+        self.rule.counts_refused()
+    }
+}

@@ -1,0 +1,106 @@
+-- Every verb except take, for one key. Twin of ratekeeper-core/src/adjust.rs.
+--
+-- KEYS[1]  the key
+-- ARGV[1]  big-endian doubles: deadline, verb, cost, at (µs, -1 for none), lease (-1 for none; only with a concurrency
+--          rule); tag; the numbers of the rules except the last of each; the last of each. Verbs: 0 peek, 1 refund,
+--          2 penalize, 3 block (cost: µs, 0 ends a block), 4 release, 5 release the oldest (cost: permits), 6 heartbeat,
+--          7 reset
+-- ARGV[2], ARGV[3]  as in take.lua
+--
+-- reply    bytes, as in take.lua; code 1 is followed by the end of the block (7), a flag (1; whether the lease was held)
+--          and, per rule, the remaining permits and the time of its initial state (7 each)
+-- writes   the key, last; nothing for a peek, unless the clock has stepped back so far that the state follows it
+-- TTL      until the initial state; a key in its initial state is deleted
+--@ include clock
+--@ numbers deadline verb cost at lease
+if now > deadline and not far then
+  return pack('>I6I7', 3, now)
+end
+if verb == 7 then
+  call('DEL', KEYS[1])
+end
+--@ parties
+--@ include read
+local held = false
+--@ rules
+--@ do level
+--@ end
+if verb == 1 and cost > 0 then
+  local outstanding, last = @promised > now, false
+  if outstanding and at >= 0 then
+--@ if alone
+--@ rules
+--@ do is_last
+--@ end
+--@ else
+    last = at >= @promised
+--@ end
+  end
+  local cancels = last
+  last = last or not outstanding
+--@ rules
+  do
+--@ do give_back
+  end
+--@ end
+  if cancels then
+    local furthest = 0
+--@ if empty
+    furthest = now
+--@ end
+--@ rules
+    do
+--@ do line_ends
+      if ends > furthest then
+        furthest = ends
+      end
+    end
+--@ end
+    if furthest < @promised then
+      @promised = furthest
+    end
+  end
+  @moved = true
+elseif verb == 2 and cost > 0 then
+--@ rules
+  do
+--@ do penalize
+  end
+--@ end
+  @moved = true
+elseif verb == 3 then
+  @since, @until = 0, 0
+  if cost > 0 then
+    @since, @until = now, now + cost
+  end
+  @moved = true
+elseif verb == 4 then
+--@ rules
+--@ if leases
+--@ do release
+--@ end
+--@ end
+  @moved = @moved or held
+elseif verb == 5 then
+--@ rules
+--@ if leases
+--@ do release_oldest
+--@ end
+--@ end
+  @moved = true
+elseif verb == 6 then
+--@ rules
+--@ if leases
+--@ do heartbeat
+--@ end
+--@ end
+  @moved = @moved or held
+end
+local @new
+if @moved then
+--@ include write
+end
+local reply = pack('>I6I7I7I1', 1, now, @until, held and 1 or 0)
+--@ include report
+--@ end
+return reply

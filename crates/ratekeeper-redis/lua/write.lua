@@ -1,0 +1,35 @@
+-- Writes the value of one key, with a TTL until its initial state. A key in its initial state is deleted.
+local lives = @until
+if @promised > lives then
+  lives = @promised
+end
+--@ rules
+do
+--@ do rests
+  if rests > lives then
+    lives = rests
+  end
+end
+--@ end
+lives = ceil((lives - now) / 1000)
+if lives <= 0 then
+  call('DEL', KEYS[@@])
+else
+--@ rules
+--@ if list
+  do
+--@ do pack
+  end
+--@ end
+--@ end
+  if @promised > now or @until > now then
+    @new = pack('<<extra_formats>>', @tag + 1099511627776, now, <<meter_values>>@promised, @since, @until)<<lists>>
+  else
+    @new = pack('<<plain_formats>>', @tag, now<<more_meter_values>>)<<lists>>
+  end
+  if far then
+    call('SET', KEYS[@@], @new, 'PXAT', format('%d', lives + far))
+  else
+    call('SET', KEYS[@@], @new, 'PX', format('%d', lives))
+  end
+end

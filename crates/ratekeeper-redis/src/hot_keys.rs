@@ -1,0 +1,267 @@
+//! Hot keys: requests that wait while a call about their key is in flight, and then leave together.
+//!
+//! A key without a call in flight is not in the table, and its next request is sent at once. Requests that arrive before
+//! that call has ended queue up; when it ends, as many of them as possible leave in one merged call, in the order of their
+//! arrival. A verb that changes more than a take does is a barrier: it is merged with nothing and overtakes nothing.
+//!
+//! The caller of the first request sends it. As soon as another request waits, a task is responsible for what waits: it
+//! learns from the caller that the call has ended, and takes over without that if the caller does not poll its future any
+//! more. Each entry of the table has a turn number, so that a caller that is late does not end the turn of another.
+//!
+//! This module has no socket and no clock. [`store::merge`](crate::store) sends what it hands out.
+//!
+//! Bound: [`HotKeys::new`] sets how many requests may wait, over all keys.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map},
+    hash::{BuildHasher, RandomState},
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use ratekeeper_core::Verb;
+
+use crate::{policies::Version, request::Run};
+
+/// The keys with a call in flight. `R` is where a reply goes, `E` is how the end of a caller's call is signalled.
+#[derive(Debug)]
+pub(crate) struct HotKeys<R, E> {
+    shards: Vec<KeyTable<R, E>>,
+    hasher: RandomState,
+    turns: AtomicU64,
+    waiting: AtomicUsize,
+    most_waiting: usize,
+}
+
+/// The keys of one part of the table, by their names on the server.
+type KeyTable<R, E> = Mutex<HashMap<Arc<[u8]>, HotKey<R, E>>>;
+
+/// One key with a call in flight: the requests that wait for its end.
+#[derive(Debug)]
+struct HotKey<R, E> {
+    turn: u64,
+    sender: Sender<E>,
+    waiting: VecDeque<WaitingRequest<R>>,
+}
+
+/// Which part sends the requests of a key.
+#[derive(Debug)]
+enum Sender<E> {
+    /// The caller of the first request; with a signal if a task waits for the end of that call.
+    Caller(Option<E>),
+    Task,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingRequest<R> {
+    pub(crate) version: Arc<Version>,
+    pub(crate) cost: u64,
+    pub(crate) verb: Verb,
+    pub(crate) deadline: Instant,
+    pub(crate) reply: R,
+}
+
+/// What becomes of a request that arrives.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// No call is in flight: the caller sends the request at once, and then ends its turn.
+    Sent { turn: u64 },
+    /// It waits.
+    Queued,
+    /// It waits and is the first: its caller starts the task that sends what waits.
+    QueuedFirst { turn: u64 },
+    /// Too many requests wait.
+    Full,
+}
+
+/// Requests that leave together.
+#[derive(Debug)]
+pub(crate) struct Departure<R> {
+    /// Requests whose deadline passed while they waited. They were not sent.
+    pub(crate) expired: Vec<WaitingRequest<R>>,
+    pub(crate) sent: Batch<R>,
+}
+
+/// How they are sent.
+#[derive(Debug)]
+pub(crate) enum Batch<R> {
+    /// Takes and peeks under one version of the policy, in one call; the takes also as runs.
+    Merged(Vec<WaitingRequest<R>>, Vec<Run>),
+    /// Other verbs, each in a separate call, in this order.
+    Barriers(Vec<WaitingRequest<R>>),
+}
+
+impl<R> WaitingRequest<R> {
+    fn is_barrier(&self) -> bool {
+        !matches!(self.verb, Verb::Take(_) | Verb::Peek)
+    }
+}
+
+impl<R, E> HotKeys<R, E> {
+    pub(crate) fn new(most_waiting: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            turns: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            most_waiting,
+        }
+    }
+
+    /// A request arrives. `waiting` builds its entry, if it has to wait; `end` builds the signal for the task, if it is the
+    /// first that waits.
+    pub(crate) fn arrive(
+        &self,
+        name: &Arc<[u8]>,
+        waiting: impl FnOnce() -> WaitingRequest<R>,
+        end: impl FnOnce() -> E,
+    ) -> Arrival {
+        match self.shard(name).lock().entry(Arc::clone(name)) {
+            hash_map::Entry::Vacant(entry) => {
+                let turn = self.turns.fetch_add(1, Relaxed);
+                entry.insert(HotKey { turn, sender: Sender::Caller(None), waiting: VecDeque::new() });
+                Arrival::Sent { turn }
+            }
+            hash_map::Entry::Occupied(mut entry) => {
+                if self.waiting.fetch_add(1, Relaxed) >= self.most_waiting {
+                    self.waiting.fetch_sub(1, Relaxed);
+                    return Arrival::Full;
+                }
+                let key = entry.get_mut();
+                key.waiting.push_back(waiting());
+                match &mut key.sender {
+                    Sender::Caller(signal @ None) => {
+                        *signal = Some(end());
+                        Arrival::QueuedFirst { turn: key.turn }
+                    }
+                    Sender::Caller(Some(_)) | Sender::Task => Arrival::Queued,
+                }
+            }
+        }
+    }
+
+    /// The call that a caller has sent has ended. Returns the signal for the task that waits for it, if there is one; if
+    /// there is none, the key is not hot any more.
+    pub(crate) fn end_turn(&self, name: &Arc<[u8]>, turn: u64) -> Option<E> {
+        let mut shard = self.shard(name).lock();
+        let key = shard.get_mut(name).filter(|key| key.turn == turn)?;
+        match mem::replace(&mut key.sender, Sender::Task) {
+            Sender::Caller(Some(signal)) => Some(signal),
+            Sender::Caller(None) => {
+                shard.remove(name);
+                None
+            }
+            // The task did not wait any longer.
+            Sender::Task => None,
+        }
+    }
+
+    /// The task does not wait for the end of the caller's call any longer.
+    pub(crate) fn take_over(&self, name: &Arc<[u8]>, turn: u64) {
+        if let Some(key) = self.shard(name).lock().get_mut(name).filter(|key| key.turn == turn) {
+            key.sender = Sender::Task;
+        }
+    }
+
+    /// The requests that leave next, or `None` if the key is not hot any more. Those whose deadline is not after `expired_at`
+    /// are not sent. Those for which `is_awaited` is false are dropped.
+    pub(crate) fn next(
+        &self,
+        name: &Arc<[u8]>,
+        turn: u64,
+        expired_at: Option<Instant>,
+        is_awaited: impl Fn(&R) -> bool,
+    ) -> Option<Departure<R>> {
+        let mut shard = self.shard(name).lock();
+        let key = shard.get_mut(name).filter(|key| key.turn == turn)?;
+        let before = key.waiting.len();
+        let departure = key.depart(expired_at, is_awaited);
+        self.waiting.fetch_sub(before - key.waiting.len(), Relaxed);
+        if departure.is_none() {
+            shard.remove(name);
+        }
+        departure
+    }
+
+    /// Requests that were certainly not executed, and are sent again before all others.
+    pub(crate) fn put_back(&self, name: &Arc<[u8]>, turn: u64, requests: Vec<WaitingRequest<R>>) {
+        let mut shard = self.shard(name).lock();
+        if let Some(key) = shard.get_mut(name).filter(|key| key.turn == turn) {
+            self.waiting.fetch_add(requests.len(), Relaxed);
+            for request in requests.into_iter().rev() {
+                key.waiting.push_front(request);
+            }
+        }
+    }
+
+    /// Forgets a key and everything that waits for it, unless its turn has ended.
+    pub(crate) fn forget(&self, name: &Arc<[u8]>, turn: u64) {
+        let mut shard = self.shard(name).lock();
+        if shard.get(name).is_some_and(|key| key.turn == turn) {
+            let forgotten = shard.remove(name);
+            self.waiting.fetch_sub(forgotten.map_or(0, |key| key.waiting.len()), Relaxed);
+        }
+    }
+
+    fn shard(&self, name: &Arc<[u8]>) -> &KeyTable<R, E> {
+        let hash = self.hasher.hash_one(&**name);
+        #[allow(clippy::cast_possible_truncation, reason = "the remainder is below the number of shards")]
+        &self.shards[(hash % SHARDS as u64) as usize]
+    }
+}
+
+impl<R, E> HotKey<R, E> {
+    /// Takes the longest prefix of the queue that can leave together. `None` if nothing is left.
+    fn depart(&mut self, expired_at: Option<Instant>, is_awaited: impl Fn(&R) -> bool) -> Option<Departure<R>> {
+        let (mut expired, mut sent, mut runs) = (Vec::new(), Vec::<WaitingRequest<R>>::new(), Vec::<Run>::new());
+        while let Some(next) = self.waiting.front() {
+            let run = Run::of(next.cost, &next.verb);
+            let continues = run.as_ref().zip(runs.last()).is_some_and(|(run, last)| run.continues(last));
+            if let Some(last) = sent.last() {
+                let fits = last.is_barrier() == next.is_barrier()
+                    && Arc::ptr_eq(&last.version, &next.version)
+                    && sent.len() < MAX_REQUESTS
+                    && (continues || run.is_none() || runs.len() < MAX_RUNS);
+                if !fits {
+                    break;
+                }
+            }
+            let Some(next) = self.waiting.pop_front() else { break };
+            if !is_awaited(&next.reply) {
+                continue;
+            }
+            if expired_at.is_some_and(|at| next.deadline <= at) {
+                expired.push(next);
+                continue;
+            }
+            sent.push(next);
+            match (run, runs.last_mut()) {
+                (Some(_), Some(last)) if continues => last.count += 1,
+                (Some(run), _) => runs.push(run),
+                (None, _) => {}
+            }
+        }
+        if sent.is_empty() && expired.is_empty() {
+            return None;
+        }
+        let is_barrier = sent.first().is_some_and(WaitingRequest::is_barrier);
+        let sent = if is_barrier { Batch::Barriers(sent) } else { Batch::Merged(sent, runs) };
+        Some(Departure { expired, sent })
+    }
+}
+
+/// A lock for each of these many parts of the table.
+const SHARDS: usize = 64;
+/// Requests in one merged call: about the time in which the server could execute ten calls.
+const MAX_REQUESTS: usize = 1_024;
+/// Runs in one merged call. The script decides them one after the other.
+const MAX_RUNS: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! One server: its connection, circuit breaker, clock estimate and bound on calls in flight.
+//!
+//! Callers never connect. They use the open connection, wait for one that is being opened, or fail at once if the last
+//! attempt failed. The task in [`reconnect`] opens, probes and replaces connections.
+
+mod late_reply;
+mod reconnect;
+mod shared;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ratekeeper_core::Timestamp;
+use redis::{Cmd, RedisResult, Value};
+use tokio::{sync::Notify, time::timeout_at};
+
+pub(crate) use self::late_reply::MOST_GRACE;
+use self::shared::{ConnectionState, Shared};
+use super::{
+    background::Background,
+    breaker::Event,
+    connect::{ConnectError, Connector, ServerTime},
+    connection::ServerConnection,
+    error::NotExecuted,
+    outcome::CallOutcome,
+    sentinel::Sentinels,
+    settings::LinkSettings,
+};
+use crate::{address::HostPort, counters::Counters, events::Events};
+
+/// A server as callers use it.
+#[derive(Debug)]
+pub(super) struct Node {
+    shared: Arc<Shared>,
+    reconnect_task: Background,
+}
+
+/// How the address of a node's server is found.
+#[derive(Debug)]
+pub(super) enum ServerLocation {
+    Fixed(HostPort),
+    /// The primary that the sentinels name.
+    Sentinels(Box<Sentinels>),
+}
+
+/// What all nodes of a link share.
+#[derive(Clone, Debug)]
+pub(super) struct NodeContext {
+    pub(super) connector: Arc<Connector>,
+    pub(super) settings: LinkSettings,
+    pub(super) counters: Arc<Counters>,
+    pub(super) events: Arc<Events>,
+    /// Notified when a node loses its connection or cannot open one. The cluster then refreshes its slot map.
+    pub(super) connection_lost: Arc<Notify>,
+    /// Notified when the health of a node may have changed.
+    pub(super) health_changed: Arc<Notify>,
+}
+
+/// A node's state, for health pages and tests.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeState {
+    /// Its address, or the last known one.
+    pub(crate) address: HostPort,
+    pub(crate) is_connected: bool,
+    /// Why calls fail: no connection, or an open circuit breaker. `None` while they succeed.
+    pub(crate) failure: Option<String>,
+    pub(crate) is_breaker_closed: bool,
+    /// The estimated time of its clock, and the error bound of the estimate.
+    pub(crate) clock: Option<(Timestamp, Duration)>,
+}
+
+impl Node {
+    pub(super) fn new(location: ServerLocation, context: NodeContext) -> Arc<Self> {
+        let shared = Arc::new(Shared::new(location, context));
+        let node = Arc::new(Self { shared, reconnect_task: Background::default() });
+        node.ensure_reconnect_task();
+        node
+    }
+
+    /// Its address, or the last known one.
+    pub(super) fn address(&self) -> HostPort {
+        self.shared.address()
+    }
+
+    /// Sends a command, once. `command` is given the deadline by the server's clock, in microseconds.
+    pub(super) async fn ask(&self, deadline: Instant, asking: bool, command: impl FnOnce(f64) -> Cmd) -> CallOutcome {
+        self.ensure_reconnect_task();
+        let Ok(_in_flight) = self.shared.in_flight.try_acquire() else {
+            return CallOutcome::NotExecuted(NotExecuted::TooBusy);
+        };
+        if !self.shared.health.lock().breaker.is_closed() {
+            return CallOutcome::NotExecuted(NotExecuted::BreakerOpen);
+        }
+        let connection = match self.connection(deadline).await {
+            Ok(connection) => connection,
+            Err(error) => return error.into(),
+        };
+        let command = command(self.server_deadline(deadline));
+        let asked = Instant::now();
+        if asked >= deadline {
+            return CallOutcome::NotExecuted(NotExecuted::OutOfTime);
+        }
+        // From here on the command may have been sent.
+        let mut reply = std::pin::pin!(connection.ask(&command, asking));
+        let outcome = match timeout_at(deadline.into(), &mut reply).await {
+            Ok(reply) => self.outcome_of(reply, asked, &connection),
+            Err(_) => match self.wait_for_late_reply(reply, asked, deadline.elapsed(), &connection).await {
+                Some(outcome) => outcome,
+                // The delay was this process's, so the breaker does not count it.
+                None => return CallOutcome::Unknown { waited: asked.elapsed() },
+            },
+        };
+        self.judge(&outcome, &connection);
+        outcome
+    }
+
+    /// Interprets a reply. Without one the connection is lost, and the next call must not be sent on it: it may be the
+    /// charge for the local grant that replaces this reply.
+    fn outcome_of(&self, reply: RedisResult<Value>, asked: Instant, connection: &Arc<ServerConnection>) -> CallOutcome {
+        let outcome = CallOutcome::of(reply, asked);
+        if matches!(outcome, CallOutcome::Unknown { .. }) {
+            connection.mark_broken();
+            self.shared.abandon(connection);
+        }
+        outcome
+    }
+
+    /// Updates the clock estimate with a reply that carries the server's time.
+    pub(super) fn observe_time(&self, time: ServerTime) {
+        self.shared.observe_time(time);
+    }
+
+    /// The estimated time of the server's clock, and the error bound of the estimate.
+    pub(super) fn clock(&self) -> Option<(Timestamp, Duration)> {
+        let now = Instant::now();
+        let health = self.shared.health.lock();
+        Some((health.clock.at(now)?, health.clock.error_bound(now)?))
+    }
+
+    /// Replaces the connection, because its server is not the primary any more.
+    pub(super) fn reconnect(&self) {
+        self.shared.disconnect();
+    }
+
+    /// Why a call would fail at once: the breaker is open, or the last connection attempt failed. `None` if a call is
+    /// worth sending.
+    pub(super) fn known_failure(&self) -> Option<ConnectError> {
+        self.ensure_reconnect_task();
+        if !self.shared.health.lock().breaker.is_closed() {
+            return Some(ConnectError::NotExecuted(NotExecuted::BreakerOpen));
+        }
+        match &*self.shared.connection.borrow() {
+            ConnectionState::Down(error) => Some(error.clone()),
+            ConnectionState::Connecting | ConnectionState::Up(_) => None,
+        }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(&*self.shared.connection.borrow(), ConnectionState::Up(connection) if !connection.is_closed())
+    }
+
+    /// Whether the server has replied since the link was opened.
+    pub(super) fn was_reached(&self) -> bool {
+        self.shared.health.lock().last_reply.is_some()
+    }
+
+    pub(super) fn state(&self) -> NodeState {
+        let (address, is_connected, clock) = (self.address(), self.is_connected(), self.clock());
+        let (is_breaker_closed, was_reached) = {
+            let health = self.shared.health.lock();
+            (health.breaker.is_closed(), health.last_reply.is_some())
+        };
+        let failure = match &*self.shared.connection.borrow() {
+            ConnectionState::Down(error) => Some(error.to_string()),
+            ConnectionState::Connecting if !was_reached => Some(NOT_YET.to_owned()),
+            // While a connection is replaced the node counts as up; the attempt that follows decides.
+            ConnectionState::Connecting | ConnectionState::Up(_) if is_breaker_closed => None,
+            ConnectionState::Connecting | ConnectionState::Up(_) => {
+                let deadline = self.shared.context.settings.deadline;
+                Some(format!("too many calls had no answer within {deadline:?}; the circuit breaker is open"))
+            }
+        };
+        NodeState { address, is_connected, failure, is_breaker_closed, clock }
+    }
+
+    /// The open connection; waits for one that is being opened, until the deadline.
+    async fn connection(&self, deadline: Instant) -> Result<Arc<ServerConnection>, ConnectError> {
+        if let ConnectionState::Up(connection) = &*self.shared.connection.borrow()
+            && !connection.is_closed()
+        {
+            return Ok(connection.clone());
+        }
+        let mut state = self.shared.connection.subscribe();
+        let settled = state.wait_for(|state| match state {
+            ConnectionState::Up(connection) => !connection.is_closed(),
+            ConnectionState::Down(_) => true,
+            ConnectionState::Connecting => false,
+        });
+        let out_of_time = Err(ConnectError::NotExecuted(NotExecuted::OutOfTime));
+        let Ok(Ok(state)) = timeout_at(deadline.into(), settled).await else { return out_of_time };
+        match &*state {
+            ConnectionState::Up(connection) => Ok(connection.clone()),
+            ConnectionState::Down(error) => Err(error.clone()),
+            ConnectionState::Connecting => out_of_time,
+        }
+    }
+
+    /// The deadline by the server's clock. Infinity while that clock is unknown: the script then runs without a deadline.
+    fn server_deadline(&self, deadline: Instant) -> f64 {
+        let at = self.shared.health.lock().clock.at(deadline);
+        // Microseconds since 1970 are exact in a double until 2255.
+        at.map_or(f64::INFINITY, |micros| micros.as_micros() as f64)
+    }
+
+    /// Feeds the outcome of a call to the circuit breaker.
+    fn judge(&self, outcome: &CallOutcome, connection: &ServerConnection) {
+        let event = match outcome {
+            CallOutcome::NotExecuted(why) if why.is_unhealthy() => Event::Failed,
+            CallOutcome::Unknown { .. } if connection.is_closed() => {
+                if !connection.is_first_report_of_loss() {
+                    return;
+                }
+                Event::Failed
+            }
+            // A call that started with less than half a deadline left says little about the server.
+            CallOutcome::Unknown { waited } if *waited * 2 < self.shared.context.settings.deadline => return,
+            CallOutcome::Unknown { .. } => Event::Failed,
+            _ => Event::Answered,
+        };
+        self.shared.judge(event);
+    }
+
+    fn ensure_reconnect_task(&self) {
+        self.reconnect_task.ensure(|| reconnect::run(self.shared.clone()));
+    }
+}
+
+/// The failure of a server that has not replied since the link was opened.
+pub(super) const NOT_YET: &str = "it has not answered yet";

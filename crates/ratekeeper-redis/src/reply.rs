@@ -1,0 +1,200 @@
+//! Replies of the scripts, converted to decisions.
+
+use ratekeeper_core::{
+    Decision, LeaseId, Policy, Release, Take, Timestamp, Verb,
+    algorithm::{Algorithm, Look, Weighed},
+    store_api::{ScriptTake, decision_from_look, decision_from_take},
+};
+use redis::Value;
+
+use crate::{
+    bytes::Reader,
+    request::Tagged,
+    state::{self, Tag},
+};
+
+/// The reply of a script.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Decided(Decision),
+    /// The deadline had passed, and nothing was done.
+    Late,
+    /// The value of the key with this index cannot be read under the current rules.
+    NotOurs {
+        subject: usize,
+        value: Vec<u8>,
+        now: Timestamp,
+    },
+    /// A reply that our scripts do not return.
+    Strange,
+}
+
+/// The reply to a merged call.
+#[derive(Debug)]
+pub(crate) enum MergedReply {
+    /// One decision per request.
+    Decided(Vec<Decision>),
+    /// No decision.
+    Other(Reply),
+}
+
+/// The reply to a take.
+pub(crate) fn to_take(subjects: &[Tagged<'_>], take: &Take, reply: &Value) -> Reply {
+    decided(reply, |code, now, rest| match code {
+        UNCHANGED => from_unchanged_state(subjects, take, now, rest),
+        ALLOWED | REFUSED => from_numbers(subjects, take, code == REFUSED, now, rest),
+        _ => None,
+    })
+    .unwrap_or_else(|tag| {
+        tag.and_then(|value| from_new_state(subjects, take, value)).map_or(Reply::Strange, Reply::Decided)
+    })
+}
+
+/// The reply to a merged call: the decisions of the requests, in order. They follow from the value before the first of
+/// them, which the reply carries.
+pub(crate) fn to_merged<'a>(
+    subject: Tagged<'_>,
+    requests: impl Iterator<Item = (u64, &'a Verb)>,
+    reply: &Value,
+) -> MergedReply {
+    let mut decisions = Vec::new();
+    let read = decided(reply, |code, now, rest| {
+        let Tagged { policy, tag, .. } = subject;
+        let mut state = match rest.0 {
+            [] => policy.fresh(),
+            value => state::decode(policy, tag, value)?.1,
+        };
+        decisions.extend(requests.map(|(cost, verb)| policy.decide(&mut state, cost, verb, now).decision));
+        (code == MERGED).then(|| decisions.pop()).flatten()
+    });
+    match read {
+        Ok(Reply::Decided(last)) => {
+            decisions.push(last);
+            MergedReply::Decided(decisions)
+        }
+        Ok(other) => MergedReply::Other(other),
+        Err(_) => MergedReply::Other(Reply::Strange),
+    }
+}
+
+/// The reply to any other verb.
+pub(crate) fn to_amend(policy: &Policy, verb: &Verb, reply: &Value) -> Reply {
+    decided(reply, |code, now, mut rest| {
+        let (blocked, held) = (rest.timestamp()?, rest.number(1)?);
+        let looks = rest.all(|rest| Some(Look { remaining: rest.number(7)?, reset_at: rest.timestamp()? }))?;
+        let lease = lease_of(verb).filter(|_| held == 1);
+        let complete = code == ALLOWED && looks.len() == policy.rules().len();
+        complete.then(|| decision_from_look(policy, &looks, blocked, lease, now))
+    })
+    .unwrap_or(Reply::Strange)
+}
+
+/// Reads the code and the time at the start of a reply. A reply that starts with a tag is a value, and is returned as an
+/// error.
+fn decided<'a>(
+    reply: &'a Value,
+    read: impl FnOnce(u64, Timestamp, Reader<'a>) -> Option<Decision>,
+) -> Result<Reply, Option<&'a [u8]>> {
+    let Value::BulkString(value) = reply else {
+        return Err(None);
+    };
+    if Tag::found_in(value).is_some() {
+        return Err(Some(value));
+    }
+    let mut rest = Reader(value);
+    let (Some(code), Some(now)) = (rest.number(6), rest.timestamp()) else {
+        return Err(None);
+    };
+    Ok(match code {
+        LATE => Reply::Late,
+        NOT_OURS => {
+            let subject = rest.number(1).and_then(|subject| usize::try_from(subject).ok()?.checked_sub(1));
+            let Some(subject) = subject else { return Err(None) };
+            Reply::NotOurs { subject, value: rest.0.to_vec(), now }
+        }
+        code => read(code, now, rest).map_or(Reply::Strange, Reply::Decided),
+    })
+}
+
+const UNCHANGED: u64 = 0;
+const ALLOWED: u64 = 1;
+const REFUSED: u64 = 2;
+const LATE: u64 = 3;
+const NOT_OURS: u64 = 4;
+const MERGED: u64 = 5;
+
+/// A request that was admitted at once: the decision follows from the new state.
+fn from_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {
+    let [Tagged { policy, tag, .. }] = subjects else { return None };
+    let (now, subject) = state::decode(policy, *tag, value)?;
+    let goes = Weighed { free_at: now, go_at: now };
+    let looks = policy.rules().iter().zip(&subject.states);
+    let rules: Vec<_> = looks.map(|(rule, state)| (Some(goes), rule.algorithm().look(state, now))).collect();
+    let result = ScriptTake {
+        rules: &rules,
+        after: &[],
+        blocked_until: Timestamp::EPOCH,
+        denied: false,
+        charges: charges(subjects),
+    };
+    Some(decision_from_take(&[policy], take, &result, now))
+}
+
+/// A refused take without a wait: the Rust twin decides it again, on the same state at the same time.
+fn from_unchanged_state(subjects: &[Tagged<'_>], take: &Take, now: Timestamp, state: Reader<'_>) -> Option<Decision> {
+    let [Tagged { policy, tag, cost }] = subjects else { return None };
+    let mut subject = match state.0 {
+        [] => policy.fresh(),
+        value => state::decode(policy, *tag, value)?.1,
+    };
+    let step = policy.decide(&mut subject, *cost, &Verb::Take(*take), now);
+    (!step.changed).then_some(step.decision)
+}
+
+/// A decision from the numbers that the script computed.
+fn from_numbers(
+    subjects: &[Tagged<'_>],
+    take: &Take,
+    refused: bool,
+    now: Timestamp,
+    mut rest: Reader<'_>,
+) -> Option<Decision> {
+    let policies: Vec<&Policy> = subjects.iter().map(|subject| subject.policy).collect();
+    let blocked = rest.timestamp()?;
+    let ready = || policies.iter().flat_map(|policy| policy.rules());
+    let numbers = ready().map(|_| {
+        let weighed = weighed(&mut rest)?;
+        Some((weighed, Look { remaining: rest.number(7)?, reset_at: rest.timestamp()? }))
+    });
+    let rules: Vec<_> = numbers.collect::<Option<_>>()?;
+    let after = ready().zip(&rules).map(|(rule, (before, _))| match rule.counts_refused() {
+        true => weighed(&mut rest),
+        false => Some(*before),
+    });
+    let after: Vec<_> = after.collect::<Option<_>>()?;
+    let result = ScriptTake {
+        rules: &rules,
+        after: &after,
+        blocked_until: blocked,
+        denied: refused,
+        charges: charges(subjects),
+    };
+    rest.0.is_empty().then(|| decision_from_take(&policies, take, &result, now))
+}
+
+fn charges(subjects: &[Tagged<'_>]) -> bool {
+    subjects.iter().any(|subject| subject.cost > 0)
+}
+
+/// The time at which a rule admits the request, plus one, and the time at which it proceeds; 0 means never.
+fn weighed(rest: &mut Reader<'_>) -> Option<Option<Weighed>> {
+    let (free, go_at) = (rest.number(7)?, rest.timestamp()?);
+    Some(free.checked_sub(1).map(|free| Weighed { free_at: Timestamp::from_micros(free), go_at }))
+}
+
+fn lease_of(verb: &Verb) -> Option<LeaseId> {
+    match verb {
+        Verb::Release(Release::Lease(id)) | Verb::Heartbeat(id) => Some(*id),
+        _ => None,
+    }
+}

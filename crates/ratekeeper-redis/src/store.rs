@@ -1,0 +1,253 @@
+//! The Redis store: decides on the server, or by each rule's `on_store_failure` if the server cannot decide.
+//!
+//! ```text
+//!   decide ─▶ keys ─▶ merge ─▶ charge (uncharged local grants) ─▶ ask ─▶ Decision
+//!                      │ one key with a call in flight: wait       ├ several nodes ─▶ in_turn
+//!                      └─────────── leave together ──▶             └ failure ─▶ on_failure
+//! ```
+
+mod ask;
+mod charge;
+mod clear;
+mod definitions;
+mod failure;
+mod fallback_log;
+mod health;
+mod in_turn;
+mod keys;
+mod merge;
+mod migration;
+mod on_failure;
+mod server_only;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use parking_lot::Mutex;
+use ratekeeper_core::{
+    Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Timestamp, Verb,
+};
+use tokio::runtime::Handle;
+
+pub(crate) use self::failure::Failure;
+use self::{
+    fallback_log::FallbackLog,
+    health::HealthProbe,
+    keys::{Keys, check},
+    merge::StoreHotKeys,
+};
+use crate::{
+    address::{Address, AddressError},
+    config::RedisConfig,
+    counters::{Counters, Counts},
+    events::EventLimit,
+    fallback::Fallback,
+    ledger::{InitialShare, RequestKey},
+    link::{Background, Destination, Link, Script},
+    policies::{Policies, RedisPolicy},
+};
+
+/// A store in Redis or Valkey: one server, a primary behind Sentinel, or a cluster. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratekeeper_redis::RedisStore;
+///
+/// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) link: Link,
+    pub(crate) config: RedisConfig,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) policies: Policies,
+    pub(crate) replace: Script,
+    pub(crate) began: Instant,
+    fallback: Fallback,
+    fallback_log: FallbackLog,
+    runtime: Option<Handle>,
+    /// Under a manual clock: the expiry, in milliseconds since 1970, of a key with a TTL of 0.
+    pub(crate) expiry_base: u64,
+    last_failure: Mutex<Option<(Instant, String)>>,
+    pub(crate) health: HealthProbe,
+    /// Distinguishes the charges of this process from those of others.
+    process: u64,
+    charging: Background,
+    /// Local grants charged since they were last logged.
+    charged_since_log: AtomicU64,
+    charge_log: EventLimit,
+    /// Keys with a call in flight, and the requests that wait for its end.
+    hot_keys: StoreHotKeys,
+}
+
+impl RedisStore {
+    /// Opens a store with the default settings. Only a malformed address is an error: the server may start later, and
+    /// until then rules decide by `on_store_failure`.
+    pub async fn connect(url: &str) -> Result<Self, AddressError> {
+        Self::connect_with(url, RedisConfig::default()).await
+    }
+
+    /// Opens a store with these settings.
+    pub async fn connect_with(url: &str, config: RedisConfig) -> Result<Self, AddressError> {
+        let store = Self::open(Address::parse(url)?, config);
+        store.wait_for_server().await;
+        Ok(store)
+    }
+
+    /// Opens a store without waiting for the server's first reply.
+    pub fn open(address: Address, config: RedisConfig) -> Self {
+        let counters = Arc::new(Counters::default());
+        let link = Link::open_counted(address, config.link.clone(), Arc::clone(&counters));
+        let at = config.clock.as_ref().map_or_else(|| link.server_now(), ManualClock::now);
+        let start = InitialShare { at, free_permille: config.local_start_permille };
+        let inner = Inner {
+            link,
+            policies: Policies::default(),
+            replace: Script::new(format!("#!lua\n{}", include_str!("../lua/replace.lua"))),
+            began: Instant::now(),
+            fallback: Fallback::new(config.local_bytes, start),
+            fallback_log: FallbackLog::default(),
+            process: RandomState::new().build_hasher().finish(),
+            charging: Background::default(),
+            charged_since_log: AtomicU64::new(0),
+            charge_log: EventLimit::default(),
+            hot_keys: StoreHotKeys::new(config.link.max_in_flight),
+            runtime: Handle::try_current().ok(),
+            expiry_base: expiry_base_ms(),
+            last_failure: Mutex::new(None),
+            health: HealthProbe::default(),
+            counters,
+            config,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits for the server, at most `connect_timeout`, so that the first decisions are the store's if it is there.
+    async fn wait_for_server(&self) {
+        let deadline = Instant::now() + self.inner.config.link.connect_timeout;
+        let _ = self.inner.link.command(Destination::Any, &redis::cmd("PING"), deadline).await;
+    }
+
+    /// The counters of this store.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.inner.counters.snapshot();
+        (counts.local_keys_owing, counts.local_grants_owing) = self.inner.owing();
+        counts
+    }
+
+    /// The last error of a call, and its age. May name a key; meant for health pages, not for logs.
+    pub fn last_failure(&self) -> Option<(Duration, String)> {
+        let last = self.inner.last_failure.lock();
+        last.as_ref().map(|(at, error)| (at.elapsed(), error.clone()))
+    }
+}
+
+impl Store for RedisStore {
+    type Policy = RedisPolicy;
+
+    fn install(&self, policy: Policy, carry: OnQuotaChange) -> Result<RedisPolicy, StoreError> {
+        let Inner { policies, config, .. } = &*self.inner;
+        Ok(policies.install(policy, carry, &config.prefix, config.together, config.nodes))
+    }
+
+    async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
+        check(asks, &verb)?;
+        let keys = Keys::of(asks);
+        let requests: Vec<RequestKey<'_>> = keys.requests(asks).collect();
+        let inner = &*self.inner;
+        // A local grant that is not charged yet is refunded locally.
+        if let [request] = requests.as_slice()
+            && inner.fallback.refund(request, &verb, self.now_here())
+        {
+            return Ok(inner.fallback.decide(&requests, &Verb::Peek, self.now_here()).0);
+        }
+        match requests.as_slice() {
+            [request] if inner.config.merging && request.version.scripts.merge.is_some() => {
+                self.decide_merged(request, &verb).await
+            }
+            requests => {
+                let deadline = Instant::now() + inner.config.link.deadline;
+                self.decide_alone(requests, &verb, deadline).await
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.now_here()
+    }
+
+    fn health(&self) -> HealthStatus {
+        Self::health(self)
+    }
+
+    fn submit(&self, ask: Ask<'_, RedisPolicy>, verb: Verb) {
+        let (store, policy, key, cost) = (self.clone(), ask.policy.clone(), ask.key.to_owned(), ask.cost);
+        let runtime = Handle::try_current().ok().or_else(|| self.inner.runtime.clone());
+        if let Some(runtime) = runtime {
+            runtime.spawn(async move {
+                let _ = store.decide(&[Ask::new(&policy, &key).cost(cost)], verb).await;
+            });
+        }
+    }
+}
+
+impl RedisStore {
+    /// Decides in a separate call.
+    async fn decide_alone(
+        &self,
+        requests: &[RequestKey<'_>],
+        verb: &Verb,
+        deadline: Instant,
+    ) -> Result<Decision, StoreError> {
+        let inner = &*self.inner;
+        // Taken before anything is sent: local grants made meanwhile are recognized when the reply arrives.
+        let mark = inner.fallback.ledger.mark();
+        let decided = async {
+            self.charge_first(requests, verb, deadline).await?;
+            self.ask(requests, verb, deadline).await
+        };
+        match decided.await {
+            Ok(decision) if inner.fallback.observe(requests, verb, &decision, mark) => {
+                inner.counters.decided_by_store.add_one();
+                inner.fallback_log.decided_by_store();
+                Ok(decision)
+            }
+            Ok(raced) => {
+                inner.counters.raced_grants.add_one();
+                self.release_raced(requests, &raced);
+                self.decide_by_fallback(requests, verb)
+            }
+            Err(failure) => self.decide_without_store(requests, verb, failure),
+        }
+    }
+}
+
+impl InlineLimits for RedisStore {
+    fn install_variant(&self, policy: Policy) -> Result<RedisPolicy, StoreError> {
+        let Inner { policies, config, .. } = &*self.inner;
+        Ok(policies.install_variant(policy, &config.prefix, config.together, config.nodes))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("link", &self.inner.link).finish_non_exhaustive()
+    }
+}
+
+/// Under a manual clock a key expires at this time plus its TTL by that clock: an hour from now, so that no key expires
+/// in real time before the test has advanced its clock.
+fn expiry_base_ms() -> u64 {
+    let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(real.as_millis()).unwrap_or(u64::MAX / 2) + 3_600_000
+}

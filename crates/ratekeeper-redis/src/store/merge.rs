@@ -1,0 +1,299 @@
+//! Merged calls: concurrent requests of one key leave in one script call.
+//!
+//! The first request of a key is sent at once, by its caller. Requests that arrive meanwhile wait in [`HotKeys`]; a task
+//! waits for the end of that call, sends them together, and goes on until none is left. It does not depend on the caller,
+//! which may have stopped polling. The decisions are those of single calls at
+//! the same time, see `lua/merge.lua`.
+//!
+//! A merged call has the deadline of its oldest request. If the script runs later it charges nothing, and the younger
+//! requests are sent again. If the reply is lost, the outcome of all its requests is unknown, and each is decided by its
+//! rules' `on_store_failure`.
+//!
+//! Requests whose deadline passes while they wait are not sent, unless the call before them was answered. Scripts answer
+//! in time or not at all, so then this process was delayed, and the time that it lost does not count.
+
+use std::{sync::Arc, time::Instant};
+
+use futures_util::{StreamExt, stream::FuturesOrdered};
+use ratekeeper_core::{Decision, Source, StoreError, Take, Verb};
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+
+use super::{Failure, RedisStore, ask::MAX_MIGRATIONS};
+use crate::{
+    hot_keys::{Arrival, Batch, HotKeys, WaitingRequest},
+    ledger::RequestKey,
+    link::{CallError, MOST_GRACE, NotExecuted},
+    reply::{self, MergedReply, Reply},
+    request::{self, Run},
+};
+
+/// Where the decision of a waiting request goes.
+type ReplySender = oneshot::Sender<Result<Decision, StoreError>>;
+/// Signals the end of a caller's call, and whether it was answered.
+type EndSender = oneshot::Sender<bool>;
+pub(super) type StoreHotKeys = HotKeys<ReplySender, EndSender>;
+type Waiting = WaitingRequest<ReplySender>;
+
+impl RedisStore {
+    /// Decides a request of one key: at once if no call about the key is in flight, else with the others that wait.
+    pub(super) async fn decide_merged(&self, request: &RequestKey<'_>, verb: &Verb) -> Result<Decision, StoreError> {
+        let name: Arc<[u8]> = request.name.into();
+        let deadline = Instant::now() + self.inner.config.link.deadline;
+        let (mut decision, mut ended) = (None, None);
+        let waiting = || {
+            let (reply, receiver) = oneshot::channel();
+            decision = Some(receiver);
+            WaitingRequest { version: Arc::clone(request.version), cost: request.cost, verb: *verb, deadline, reply }
+        };
+        let end = || {
+            let (end, receiver) = oneshot::channel();
+            ended = Some(receiver);
+            end
+        };
+        match self.inner.hot_keys.arrive(&name, waiting, end) {
+            Arrival::Sent { turn } => {
+                let mut turn = Turn { store: self, name, turn, is_answered: false };
+                let decided = self.decide_alone(&[*request], verb, deadline).await;
+                turn.is_answered = is_answered(&decided);
+                return decided;
+            }
+            Arrival::QueuedFirst { turn } => {
+                if let Some(ended) = ended {
+                    self.spawn(self.clone().send_after(name, turn, ended));
+                }
+            }
+            Arrival::Queued => {}
+            Arrival::Full => return self.decide_without_store(&[*request], verb, Failure::TooManyWaiting),
+        }
+        match decision {
+            Some(decision) => match decision.await {
+                Ok(decided) => decided,
+                Err(_) => self.decide_without_store(&[*request], verb, Failure::NotSent),
+            },
+            None => self.decide_without_store(&[*request], verb, Failure::NotSent),
+        }
+    }
+
+    /// Waits for the end of the call in flight, and sends what waits for this key until nothing is left.
+    async fn send_after(self, name: Arc<[u8]>, turn: u64, ended: oneshot::Receiver<bool>) {
+        let _end = EndOfSending { store: &self, name: &name, turn };
+        // The call in flight began before this.
+        let longest = self.inner.config.link.deadline + MOST_GRACE;
+        let mut was_answered = match timeout(longest, ended).await {
+            Ok(ended) => ended.unwrap_or(false),
+            Err(_) => {
+                self.inner.hot_keys.take_over(&name, turn);
+                false
+            }
+        };
+        let is_awaited = |reply: &ReplySender| !reply.is_closed();
+        let expired_at = |was_answered: bool| (!was_answered).then(Instant::now);
+        while let Some(departure) = self.inner.hot_keys.next(&name, turn, expired_at(was_answered), is_awaited) {
+            for request in departure.expired {
+                self.answer_without_store(&name, request, Failure::NotSent);
+            }
+            was_answered = match departure.sent {
+                Batch::Merged(requests, runs) if requests.len() > 1 => {
+                    self.send_merged(&name, turn, requests, &runs).await
+                }
+                Batch::Merged(requests, _) | Batch::Barriers(requests) => self.send_alone(&name, requests).await,
+            };
+            // The callers just answered run first, so that their next requests leave with this call.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends requests in separate calls, one after the other, without waiting for the replies in between. Returns
+    /// whether the store answered the last.
+    async fn send_alone(&self, name: &Arc<[u8]>, requests: Vec<Waiting>) -> bool {
+        let sending = requests.into_iter().map(|request| async move {
+            let WaitingRequest { version, cost, verb, deadline, reply } = request;
+            let key = RequestKey { version: &version, name, cost };
+            let decided = self.decide_alone(&[key], &verb, self.not_passed(deadline)).await;
+            let answered = is_answered(&decided);
+            let _ = reply.send(decided);
+            answered
+        });
+        let mut sending: FuturesOrdered<_> = sending.collect();
+        let mut answered = false;
+        while let Some(last) = sending.next().await {
+            answered = last;
+        }
+        answered
+    }
+
+    /// The deadline of a request that is sent although it has expired is a whole one from now.
+    fn not_passed(&self, deadline: Instant) -> Instant {
+        let now = Instant::now();
+        if deadline > now { deadline } else { now + self.inner.config.link.deadline }
+    }
+
+    /// Sends takes and peeks in one call. Returns whether the store answered.
+    async fn send_merged(&self, name: &Arc<[u8]>, turn: u64, requests: Vec<Waiting>, runs: &[Run]) -> bool {
+        let inner = &*self.inner;
+        let Some(oldest) = requests.iter().map(|request| request.deadline).min() else { return false };
+        let oldest = self.not_passed(oldest);
+        let mark = inner.fallback.ledger.mark();
+        match self.ask_merged(name, &requests, runs, oldest).await {
+            Ok(decisions) => {
+                inner.counters.merged_calls.add_one();
+                inner.counters.merged_requests.add(requests.len() as u64);
+                inner.counters.decided_by_store.add(requests.len() as u64);
+                inner.fallback_log.decided_by_store();
+                let granted = requests.iter().zip(&decisions).filter(|(_, decision)| decision.is_allowed());
+                let granted = granted.map(|(request, _)| request.cost).max().unwrap_or_default();
+                let key = RequestKey { version: &requests[0].version, name, cost: granted };
+                let is_sound = inner.fallback.observe_merged(&key, &decisions, mark);
+                for (request, decision) in requests.into_iter().zip(decisions) {
+                    self.answer(name, request, decision, is_sound);
+                }
+                true
+            }
+            Err(failure) => {
+                let again = self.answer_without_store_if_over(name, requests, oldest, failure);
+                inner.hot_keys.put_back(name, turn, again);
+                false
+            }
+        }
+    }
+
+    /// The decisions of a merged call.
+    async fn ask_merged(
+        &self,
+        name: &[u8],
+        requests: &[Waiting],
+        runs: &[Run],
+        deadline: Instant,
+    ) -> Result<Vec<Decision>, Failure> {
+        let version = &requests[0].version;
+        let Some(script) = &version.scripts.merge else { return Err(Failure::Strange) };
+        let key = RequestKey { version, name, cost: 1 };
+        self.charge_first(&[key], &Verb::Take(Take::now()), deadline).await?;
+        for _ in 0..MAX_MIGRATIONS {
+            let (subject, numbers) = (version.tagged(), request::merge(version.tagged(), runs));
+            let called = self.call_script(script, &[subject], &[name], numbers, deadline).await;
+            if let Err(Failure::Call(CallError::Unknown { .. })) = called {
+                // The link has counted the call; the outcome of each of its requests is unknown.
+                self.inner.counters.ambiguous_calls.add(requests.len() as u64 - 1);
+            }
+            let value = called?;
+            let asked = requests.iter().map(|request| (request.cost, &request.verb));
+            match reply::to_merged(version.tagged(), asked, &value) {
+                MergedReply::Decided(decisions) => {
+                    self.ensure_definition(version);
+                    return Ok(decisions);
+                }
+                MergedReply::Other(Reply::Late) if Instant::now() < deadline => {}
+                MergedReply::Other(Reply::Late) => return Err(Failure::Late),
+                MergedReply::Other(Reply::NotOurs { value, now, .. }) => {
+                    self.migrate_state(version, name, value, now, deadline).await?;
+                }
+                MergedReply::Other(_) => return Err(Failure::Strange),
+            }
+        }
+        Err(Failure::Late)
+    }
+
+    /// Hands a decision of the store to its caller. A grant that its caller does not wait for any more is undone; one that
+    /// raced with a local grant of the same key counts as spent, and the request is decided locally.
+    fn answer(&self, name: &Arc<[u8]>, request: Waiting, decision: Decision, is_sound: bool) {
+        let WaitingRequest { version, cost, verb, reply, .. } = request;
+        let is_granted = decision.is_allowed() && cost > 0 && matches!(verb, Verb::Take(_));
+        let answer = if is_granted && !is_sound {
+            self.inner.counters.raced_grants.add_one();
+            self.decide_by_fallback(&[RequestKey { version: &version, name, cost }], &verb)
+        } else {
+            Ok(decision)
+        };
+        if let Err(Ok(unheard)) = reply.send(answer)
+            && is_granted
+            && is_sound
+        {
+            let undo = Verb::Undo { at: unheard.proceed_at(), lease: None };
+            self.submit_alone(&RequestKey { version: &version, name, cost }, undo);
+        }
+    }
+
+    /// Decides requests without the store. Returns those that were certainly not executed and have time left, if the call
+    /// failed because the time of the oldest was up: they are sent again.
+    fn answer_without_store_if_over(
+        &self,
+        name: &Arc<[u8]>,
+        requests: Vec<Waiting>,
+        oldest: Instant,
+        failure: Failure,
+    ) -> Vec<Waiting> {
+        let is_out_of_time = matches!(
+            failure,
+            Failure::Late | Failure::Call(CallError::NotExecuted { why: NotExecuted::OutOfTime, .. })
+        );
+        let now = Instant::now();
+        let (again, over): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| is_out_of_time && now >= oldest && request.deadline > now);
+        let mut failure = Some(failure);
+        for request in over {
+            match failure.take() {
+                Some(failure) => self.answer_without_store(name, request, failure),
+                None => {
+                    let key = RequestKey { version: &request.version, name, cost: request.cost };
+                    let _ = request.reply.send(self.decide_by_fallback(&[key], &request.verb));
+                }
+            }
+        }
+        again
+    }
+
+    fn answer_without_store(&self, name: &Arc<[u8]>, request: Waiting, failure: Failure) {
+        let key = RequestKey { version: &request.version, name, cost: request.cost };
+        let _ = request.reply.send(self.decide_without_store(&[key], &request.verb, failure));
+    }
+
+    /// A verb of one key whose decision is not awaited.
+    pub(super) fn submit_alone(&self, request: &RequestKey<'_>, verb: Verb) {
+        let (store, version, name) = (self.clone(), Arc::clone(request.version), request.name.to_vec());
+        let cost = request.cost;
+        self.spawn(async move {
+            let deadline = Instant::now() + store.inner.config.link.deadline;
+            let _ = store.decide_alone(&[RequestKey { version: &version, name: &name, cost }], &verb, deadline).await;
+        });
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = Handle::try_current().ok().or_else(|| self.inner.runtime.clone()) {
+            drop(runtime.spawn(task));
+        }
+    }
+}
+
+fn is_answered(decided: &Result<Decision, StoreError>) -> bool {
+    decided.as_ref().is_ok_and(|decision| decision.source == Source::Store)
+}
+
+/// The call of a request that was sent at once. When it ends, or its caller is dropped, what waits is sent.
+struct Turn<'a> {
+    store: &'a RedisStore,
+    name: Arc<[u8]>,
+    turn: u64,
+    is_answered: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(end) = self.store.inner.hot_keys.end_turn(&self.name, self.turn) {
+            let _ = end.send(self.is_answered);
+        }
+    }
+}
+
+/// The end of the task that sends what waits. It ends early only with its runtime; then nothing must wait for it.
+struct EndOfSending<'a> {
+    store: &'a RedisStore,
+    name: &'a Arc<[u8]>,
+    turn: u64,
+}
+
+impl Drop for EndOfSending<'_> {
+    fn drop(&mut self) {
+        self.store.inner.hot_keys.forget(self.name, self.turn);
+    }
+}

@@ -1,0 +1,29 @@
+//! Decisions by the server without fallback, for simulations and tests.
+
+use std::time::Instant;
+
+use ratekeeper_core::{Ask, Decision, StoreError, Verb};
+
+use super::{Keys, RedisStore, check};
+use crate::{ledger::RequestKey, policies::RedisPolicy};
+
+impl RedisStore {
+    /// Decides as [`decide`](ratekeeper_core::Store::decide) does, without fallback: if the server cannot decide, the result
+    /// is an error, whatever `on_store_failure` says.
+    pub async fn decide_by_server(&self, asks: &[Ask<'_, RedisPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
+        check(asks, verb)?;
+        let keys = Keys::of(asks);
+        let asks: Vec<RequestKey<'_>> = keys.requests(asks).collect();
+        let deadline = Instant::now() + self.inner.config.link.deadline;
+        let mark = self.inner.fallback.ledger.mark();
+        let asked = async {
+            self.charge_first(&asks, verb, deadline).await?;
+            self.ask(&asks, verb, deadline).await
+        };
+        let decision = asked.await.inspect_err(|failure| self.count_foreign(failure))?;
+        // A race with local grants is ignored: this call makes none.
+        let _ = self.inner.fallback.observe(&asks, verb, &decision, mark);
+        self.inner.counters.decided_by_store.add_one();
+        Ok(decision)
+    }
+}

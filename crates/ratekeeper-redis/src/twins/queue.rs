@@ -1,0 +1,98 @@
+//! Merged calls in the twin tests: a random queue of takes and peeks.
+
+use std::sync::Arc;
+
+use ratekeeper_core::{Span, Take, Verb};
+use redis::Value;
+
+use super::{
+    scenario::{Question, Scenario},
+    stored::as_stored,
+};
+use crate::{
+    link::Script,
+    reply::{self, MergedReply},
+    request::{self, Run},
+    script::{self, Piece},
+    state,
+};
+
+impl Scenario {
+    /// The script that merges takes of this key; `None` if its rules do not allow it.
+    pub(super) fn merge_script(&mut self, key: usize) -> Option<Arc<Script>> {
+        let shape = vec![Piece::of(&self.keys[key].policy)];
+        self.merges.entry(key).or_insert_with(|| script::merge(&shape).map(Arc::new)).clone()
+    }
+
+    pub(super) fn next_queue(&mut self, key: usize, script: Arc<Script>) -> Question {
+        let mut queue: Vec<(u64, Verb)> = Vec::new();
+        for _ in 0..self.random.between(1, 6) {
+            let request = match self.random.below(8) {
+                0 => (1, Verb::Peek),
+                1 => (0, Verb::Take(Take::now())),
+                2 => (self.any_cost(key), Verb::Take(self.any_take())),
+                3 => {
+                    let wait = Span::from_micros(self.random.pick(&self.spans));
+                    (self.any_cost(key) / 2, Verb::Take(Take::up_to(wait)))
+                }
+                _ => (self.any_cost(key) / self.random.between(1, 20), Verb::Take(Take::now())),
+            };
+            let count = if self.random.one_in(4) { self.random.between(2, 40) } else { 1 };
+            queue.extend((0..count).map(|_| request));
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for run in queue.iter().filter_map(|(cost, verb)| Run::of(*cost, verb)) {
+            match runs.last_mut() {
+                Some(last) if run.continues(last) => last.count += 1,
+                _ => runs.push(run),
+            }
+        }
+        let numbers = request::merge(self.keys[key].tagged(), &runs);
+        let (keys, now) = (vec![self.keys[key].name.clone()], self.now.as_micros());
+        let (asked, costs) = (vec![key], vec![0]);
+        Question { script, keys, numbers, now, asked, costs, verb: Verb::Peek, charge: None, queue }
+    }
+
+    /// The requests one after the other, on the state before the call.
+    pub(super) fn compare_queue(&mut self, question: &Question, reply: &Value, stored: Vec<(Value, Value)>) {
+        let Question { queue, script, .. } = question;
+        let key = &self.keys[question.asked[0]];
+        let mut state = key.subject();
+        let before = state.clone();
+        let mut is_changed = false;
+        let mut expected = Vec::new();
+        for (cost, verb) in queue {
+            let step = key.policy.decide(&mut state, *cost, verb, self.now);
+            is_changed |= step.changed;
+            // As the next script would read it.
+            if let Some((value, _)) = state::encode(&key.policy, key.tag, &state, self.now).filter(|_| step.changed) {
+                state = state::decode(&key.policy, key.tag, &value).expect("a value just encoded").1;
+            }
+            expected.push(step.decision);
+        }
+        let scene = || {
+            format!(
+                "scenario {} at {}: {queue:?}\n  before {before:?}\n  rules {:?}\n  reply {reply:?}\n{}",
+                self.seed,
+                self.now.as_micros(),
+                key.policy.rules(),
+                script.text()
+            )
+        };
+        let requests = queue.iter().map(|(cost, verb)| (*cost, verb));
+        let MergedReply::Decided(decisions) = reply::to_merged(key.tagged(), requests, reply) else {
+            panic!("no decisions: {}", scene());
+        };
+        assert_eq!(decisions, expected, "{}", scene());
+        let expected = match is_changed {
+            true => state::encode(&key.policy, key.tag, &state, self.now),
+            false => key.stored.clone(),
+        };
+        let found = stored.into_iter().next().and_then(as_stored);
+        assert_eq!(found, expected, "{}", scene());
+        self.keys[question.asked[0]].stored = found;
+        for ((cost, verb), decision) in queue.iter().zip(&decisions) {
+            self.remember(question.asked[0], *cost, verb, decision);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One scenario of the twin tests: a few keys on one clock, decided by the core and by the server.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ratekeeper_core::{
+    Decision, OnQuotaChange, Period, Span, Timestamp, Verb,
+    store_api::{KeyState, Step, migrate_state, take_all},
+};
+use ratekeeper_testkit::random::{Kind, Random};
+use redis::Value;
+
+use super::{
+    generate::any_policy,
+    stored::{Key, as_stored},
+};
+use crate::{
+    ledger::{StoreCharge, book},
+    link::Script,
+    reply::{self, Reply},
+    request::{self, Tagged},
+    script::{self, Piece, Shape},
+    state::{self, Tag},
+};
+
+pub(super) struct Scenario {
+    pub(super) seed: u64,
+    pub(super) random: Random,
+    pub(super) now: Timestamp,
+    /// Whether the clock ever steps back.
+    pub(super) steps_back: bool,
+    pub(super) keys: Vec<Key>,
+    pub(super) spans: Vec<u64>,
+    /// Takes that may be refunded: key, cost, time.
+    pub(super) taken: Vec<(usize, u64, Timestamp)>,
+    /// Scripts by the keys they are for.
+    takes: HashMap<Vec<usize>, Arc<Script>>,
+    amends: HashMap<usize, Arc<Script>>,
+    charges: HashMap<usize, Arc<Script>>,
+    pub(super) merges: HashMap<usize, Option<Arc<Script>>>,
+    /// The last operation id, over all keys.
+    sequence: u64,
+}
+
+pub(super) struct Question {
+    pub(super) script: Arc<Script>,
+    pub(super) keys: Vec<String>,
+    pub(super) numbers: Vec<u8>,
+    pub(super) now: u64,
+    pub(super) asked: Vec<usize>,
+    /// The cost of each of them.
+    pub(super) costs: Vec<u64>,
+    pub(super) verb: Verb,
+    /// Instead of the verb: local grants to charge.
+    pub(super) charge: Option<StoreCharge>,
+    /// Instead of the verb: requests of a merged call, with their costs.
+    pub(super) queue: Vec<(u64, Verb)>,
+}
+
+impl Scenario {
+    pub(super) fn new(seed: u64, kind: Kind, number: u64) -> Self {
+        let mut random = Random::new(seed);
+        let now = random.beginning();
+        let mut spans = vec![1, 1_000, 1_000_000];
+        let mut keys = Vec::new();
+        for key in 0..random.between(1, 3) {
+            let policy = any_policy(&mut random, kind);
+            spans.extend(policy.rules().iter().filter_map(|rule| match rule.rule().quota().period() {
+                Period::Span(span) => Some(span.as_micros()),
+                Period::Month => None,
+            }));
+            let tag = Tag::new(random.bits());
+            keys.push(Key { name: format!("scenario {number} key {key}"), policy, tag, stored: None, charged: 0 });
+        }
+        let steps_back = random.one_in(2);
+        let (takes, amends, charges) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (taken, merges) = (Vec::new(), HashMap::new());
+        Self { seed, random, now, steps_back, keys, spans, taken, takes, amends, charges, merges, sequence: 0 }
+    }
+
+    pub(super) fn next_question(&mut self) -> Question {
+        self.move_clock();
+        let first = self.any_key();
+        if self.random.one_in(10) {
+            return self.next_charge(first);
+        }
+        if self.random.one_in(4)
+            && let Some(script) = self.merge_script(first)
+        {
+            return self.next_queue(first, script);
+        }
+        let (asked, costs, verb) = if self.keys.len() > 1 && self.random.one_in(6) {
+            let second = (first + 1) % self.keys.len();
+            let cost = self.any_cost(first);
+            let costs = vec![self.any_multiple(cost), self.any_multiple(cost)];
+            (vec![first, second], costs, Verb::Take(self.any_take()))
+        } else {
+            let (cost, verb) = self.any_verb(first);
+            let cost = if let Verb::Take(_) = verb { self.any_multiple(cost) } else { cost };
+            (vec![first], vec![cost], verb)
+        };
+        let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
+        let subjects: Vec<Tagged<'_>> =
+            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+        let (script, numbers) = match &verb {
+            Verb::Take(take) => {
+                let script = self.takes.entry(asked.clone()).or_insert_with(|| Arc::new(script::take(&shape)));
+                (Arc::clone(script), request::take(&shape, &subjects, take))
+            }
+            other => {
+                let script = self.amends.entry(first).or_insert_with(|| Arc::new(script::amend(&shape)));
+                (Arc::clone(script), request::amend(&shape, subjects[0], other))
+            }
+        };
+        let keys = asked.iter().map(|&key| self.keys[key].name.clone()).collect();
+        Question {
+            script,
+            keys,
+            numbers,
+            now: self.now.as_micros(),
+            asked,
+            costs,
+            verb,
+            charge: None,
+            queue: Vec::new(),
+        }
+    }
+
+    /// A new charge, or one that is sent again because its reply was lost.
+    fn next_charge(&mut self, key: usize) -> Question {
+        if !self.random.one_in(3) {
+            self.sequence += 1;
+        }
+        let charge = StoreCharge { sequence: self.sequence.max(1), bill: self.any_bill(key) };
+        let shape: Shape = vec![Piece::of(&self.keys[key].policy)];
+        let script = self.charges.entry(key).or_insert_with(|| Arc::new(script::charge(&shape)));
+        let (script, subject) = (Arc::clone(script), &self.keys[key]);
+        let numbers = request::charge(subject.tagged(), &charge);
+        let id_name = format!("{}#charged", subject.name);
+        let keys = vec![subject.name.clone(), id_name];
+        Question {
+            script,
+            keys,
+            numbers,
+            now: self.now.as_micros(),
+            asked: vec![key],
+            costs: vec![1],
+            verb: Verb::Peek,
+            charge: Some(charge),
+            queue: Vec::new(),
+        }
+    }
+
+    pub(super) fn compare(&mut self, question: Question, reply: Value, stored: Vec<(Value, Value)>) {
+        if !question.queue.is_empty() {
+            return self.compare_queue(&question, &reply, stored);
+        }
+        let Question { asked, costs, verb, script, charge, .. } = question;
+        let mut subjects: Vec<KeyState> = asked.iter().map(|&key| self.keys[key].subject()).collect();
+        let before = subjects.clone();
+        let is_charged = charge.as_ref().is_some_and(|charge| self.keys[asked[0]].charged < charge.sequence);
+        let step = match (&charge, &verb) {
+            (Some(charge), _) => {
+                let policy = &self.keys[asked[0]].policy;
+                if is_charged {
+                    subjects[0] = migrate_state(policy, policy, subjects[0].clone(), OnQuotaChange::Keep, self.now);
+                    book(policy, &mut subjects[0], &charge.bill, self.now);
+                }
+                let step = policy.decide(&mut subjects[0], 0, &Verb::Peek, self.now);
+                Step { changed: step.changed || is_charged, ..step }
+            }
+            (None, Verb::Take(take)) => {
+                let policies = asked.iter().map(|&key| &self.keys[key].policy);
+                let parties = policies.zip(&mut subjects).zip(&costs);
+                let mut parties: Vec<_> =
+                    parties.map(|((policy, subject), &cost)| policy.request_key(subject, cost)).collect();
+                take_all(&mut parties, take, self.now)
+            }
+            (None, other) => self.keys[asked[0]].policy.decide(&mut subjects[0], costs[0], other, self.now),
+        };
+        let tagged: Vec<Tagged<'_>> =
+            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+        let shown = format!("{reply:?}");
+        let reply = match &verb {
+            Verb::Take(take) => reply::to_take(&tagged, take, &reply),
+            other => reply::to_amend(tagged[0].policy, other, &reply),
+        };
+        let scene = || {
+            let policies: Vec<_> = tagged.iter().map(|tagged| tagged.policy.rules()).collect();
+            format!(
+                "scenario {} at {}: {verb:?} of {costs:?} {charge:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
+                self.seed,
+                self.now.as_micros()
+            )
+        };
+        let Reply::Decided(decision) = reply else {
+            panic!("{}\n  reply {reply:?}\n{}", scene(), script.text());
+        };
+        assert_eq!(decision, step.decision, "{}\n{}", scene(), script.text());
+        let mut expected = Vec::new();
+        for ((&key, subject), &cost) in asked.iter().zip(&subjects).zip(&costs) {
+            let key = &self.keys[key];
+            // Of a refused request, only keys whose state follows the clock are written.
+            let charged = cost > 0 && step.decision.is_allowed();
+            let changed = step.changed && (asked.len() == 1 || charged || *subject != key.subject());
+            expected.push(if changed {
+                state::encode(&key.policy, key.tag, subject, self.now)
+            } else {
+                key.stored.clone()
+            });
+        }
+        let mut stored = stored;
+        if let Some(charge) = &charge {
+            let noted = stored.pop().and_then(as_stored).map(|(value, _)| String::from_utf8(value).unwrap());
+            let last = charge.sequence.max(self.keys[asked[0]].charged);
+            assert_eq!(noted, Some(last.to_string()), "{}", scene());
+        }
+        let found: Vec<_> = stored.into_iter().map(as_stored).collect();
+        let found = asked.iter().zip(found).map(|(&key, found)| self.keys[key].without_room(found)).collect::<Vec<_>>();
+        let expected = asked.iter().zip(expected).map(|(&key, it)| self.keys[key].without_room(it)).collect::<Vec<_>>();
+        assert_eq!(found, expected, "{}\n  core {subjects:?}\n{}", scene(), script.text());
+        for (&key, stored) in asked.iter().zip(expected) {
+            self.keys[key].stored = stored;
+        }
+        if let Some(charge) = charge {
+            self.keys[asked[0]].charged = self.keys[asked[0]].charged.max(charge.sequence);
+        }
+        self.remember(asked[0], costs[0], &verb, &decision);
+    }
+
+    pub(super) fn remember(&mut self, key: usize, cost: u64, verb: &Verb, decision: &Decision) {
+        let wait = decision.verdict.retry_after_span().unwrap_or_default().max(decision.verdict.wait()).as_micros();
+        if wait > 0 && wait < 100 * Span::DAY.as_micros() {
+            self.spans.truncate(8);
+            let place = self.spans.len().min(3);
+            self.spans.insert(place, wait);
+        }
+        if let (Verb::Take(_), true) = (verb, decision.is_allowed()) {
+            self.taken.push((key, cost, self.now + decision.verdict.wait()));
+            if self.taken.len() > 8 {
+                self.taken.remove(0);
+            }
+        }
+    }
+}

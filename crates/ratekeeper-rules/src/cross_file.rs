@@ -1,0 +1,85 @@
+//! Validation across rule files: domains, names and patterns that another file already has.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use crate::{FilePolicy, MatchValue, Problem, Problems, RuleFile, Rules, tree::shown};
+
+/// The files checked so far, by domain.
+#[derive(Default)]
+pub(crate) struct CrossFileCheck(HashMap<String, Shared>);
+
+/// Names and patterns of one domain, with the locations of their policies.
+struct Shared {
+    /// The first file of the domain, for messages.
+    file: String,
+    /// Whether other files may add policies: true for the native format. In the Envoy format a domain has one file.
+    open: bool,
+    names: HashMap<String, String>,
+    patterns: HashMap<Vec<(String, MatchValue)>, String>,
+}
+
+impl CrossFileCheck {
+    /// Adds a valid file. Returns its conflicts with the files before it.
+    pub(crate) fn add(&mut self, file: &RuleFile) -> Option<Problems> {
+        let open = matches!(file.rules, Rules::Policies(_));
+        let shared = match self.0.entry(file.domain.clone()) {
+            Entry::Occupied(taken) if !(open && taken.get().open) => return Some(second_home(file, &taken.get().file)),
+            Entry::Occupied(taken) => taken.into_mut(),
+            Entry::Vacant(free) => {
+                let (names, patterns) = (HashMap::new(), HashMap::new());
+                free.insert(Shared { file: file.file.clone(), open, names, patterns })
+            }
+        };
+        let problems = file.policies().iter().enumerate().filter_map(|(index, entry)| {
+            let (field, message) = shared.join(entry, &format!("{}:{}", file.file, entry.line))?;
+            let field = format!("policies[{index}].{field}");
+            Some(Problems::from(Problem {
+                file: file.file.clone(),
+                line: entry.line,
+                column: entry.column,
+                field,
+                message,
+            }))
+        });
+        // Bounded, because a copy of a file has a problem in each of its policies.
+        Problems::gather(problems.take(MOST_SHOWN).collect::<Vec<_>>())
+    }
+}
+
+impl Shared {
+    /// Adds a policy. On a conflict returns the field and the message.
+    fn join(&mut self, entry: &FilePolicy, location: &str) -> Option<(&'static str, String)> {
+        let name = entry.policy.name();
+        if let Some(first) = self.names.get(name) {
+            let name = shown(name);
+            let message = format!("name is \"{name}\", which the policy in {first} has already; give each its own");
+            return Some(("name", message));
+        }
+        self.names.insert(name.to_owned(), location.to_owned());
+        // The order of entries has no meaning.
+        let mut pattern = entry.matcher.clone();
+        pattern.sort();
+        if let Some(first) = self.patterns.get(&pattern) {
+            let message = if pattern.is_empty() {
+                format!("matches everything, as does the policy in {first}; give one of them a pattern")
+            } else {
+                format!("the same pattern as the policy in {first}, so neither could win; change one, or join them")
+            };
+            return Some(("match", message));
+        }
+        self.patterns.insert(pattern, location.to_owned());
+        None
+    }
+}
+
+fn second_home(file: &RuleFile, first: &str) -> Problems {
+    let domain = shown(&file.domain);
+    let message = format!(
+        "domain \"{domain}\" is described in {first} already; descriptors stand in one file for each domain, without \
+         policies"
+    );
+    Problems::from(Problem { file: file.file.clone(), line: 1, column: 1, field: "domain".to_owned(), message })
+}
+
+/// The most conflicts that are reported for one file.
+const MOST_SHOWN: usize = 200;

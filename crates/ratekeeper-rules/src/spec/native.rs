@@ -1,0 +1,167 @@
+//! Types of the native format: a domain, defaults, and policies with their rules.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::value::{Count, DurationWord, MatchWord, Moment, Offset, never_null};
+
+/// A domain and its policies.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "RuleFile")]
+#[schemars(transform = never_null)]
+pub(crate) struct NativeSpec {
+    /// The namespace that requests name. Keys of different domains are independent.
+    #[schemars(required, length(min = 1, max = 128))]
+    pub(crate) domain: Option<String>,
+    /// Defaults of all rules in the file.
+    pub(crate) defaults: Option<DefaultsSpec>,
+    /// The policies. The most specific pattern that matches a request applies.
+    #[schemars(required, length(min = 1))]
+    pub(crate) policies: Option<Vec<PolicySpec>>,
+}
+
+/// Defaults of all rules in the file.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Defaults")]
+#[schemars(transform = never_null)]
+pub(crate) struct DefaultsSpec {
+    /// How a rule decides while its store is unreachable.
+    pub(crate) on_store_failure: Option<FailureWord>,
+}
+
+/// Rules that are decided together, for requests that match a pattern.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Policy")]
+#[schemars(transform = never_null)]
+pub(crate) struct PolicySpec {
+    /// The name, unique in the domain.
+    #[schemars(required, length(min = 1, max = 128))]
+    pub(crate) name: Option<String>,
+    /// Descriptor entries that the request must have. "*" matches any value and makes it part of the key; a literal
+    /// matches only itself. Without a pattern, the policy matches every request.
+    #[serde(rename = "match")]
+    pub(crate) pattern: Option<BTreeMap<String, MatchWord>>,
+    /// Cost of a request that gives none. Default: 1.
+    pub(crate) cost: Option<Count>,
+    /// The rules. A request is charged to all of them or to none.
+    #[schemars(required, length(min = 1, max = 32))]
+    pub(crate) rules: Option<Vec<RuleSpec>>,
+    /// Rules for single keys, in place of those of the policy.
+    pub(crate) overrides: Option<Vec<OverrideSpec>>,
+}
+
+/// Rules for one key that replace those of its policy.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Override")]
+#[schemars(transform = never_null)]
+pub(crate) struct OverrideSpec {
+    /// The key, if the policy counts by a single value.
+    #[schemars(length(min = 1, max = 1024))]
+    pub(crate) key: Option<String>,
+    /// The key by entry names: one value for each "*" of the policy.
+    #[serde(rename = "match")]
+    pub(crate) values: Option<BTreeMap<String, MatchWord>>,
+    /// When the override expires. Default: never.
+    pub(crate) until: Option<Moment>,
+    /// The complete rules of this key; none of the policy applies to it.
+    #[schemars(required, length(min = 1, max = 32))]
+    pub(crate) rules: Option<Vec<RuleSpec>>,
+}
+
+/// One limit.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Rule")]
+#[schemars(transform = never_null)]
+pub(crate) struct RuleSpec {
+    /// The name, unique in the policy.
+    #[schemars(required, length(min = 1, max = 128))]
+    pub(crate) name: Option<String>,
+    /// The algorithm.
+    #[schemars(required)]
+    pub(crate) algorithm: Option<AlgorithmWord>,
+    /// Permits per period; for `concurrency`, permits held at the same time.
+    #[schemars(required)]
+    pub(crate) limit: Option<Count>,
+    /// The period. Required by every algorithm except `concurrency`.
+    pub(crate) per: Option<DurationWord>,
+    /// `token_bucket`: permits that can be admitted at one instant. Default: the limit.
+    pub(crate) burst: Option<Count>,
+    /// `token_bucket`: refills continuously, or by the whole limit every period. Default: continuous.
+    pub(crate) refill: Option<RefillWord>,
+    /// `leaky_bucket`: permits that the bucket holds. Default: the limit.
+    pub(crate) capacity: Option<Count>,
+    /// `leaky_bucket`: gives each request the delay of an even stream.
+    pub(crate) shaped: Option<bool>,
+    /// `fixed_window`: when windows begin.
+    pub(crate) align: Option<AlignWord>,
+    /// `fixed_window` with `align: calendar`: the UTC offset of the calendar.
+    pub(crate) utc_offset: Option<Offset>,
+    /// `sliding_counter`: slices of the window. Default: 10.
+    pub(crate) buckets: Option<Count>,
+    /// `concurrency`: time without a heartbeat after which a lease expires.
+    pub(crate) lease: Option<DurationWord>,
+    /// How the rule decides while its store is unreachable. Default: that of `defaults`.
+    pub(crate) on_store_failure: Option<FailureWord>,
+    /// Shadow mode: the rule is evaluated and counted, never enforced.
+    pub(crate) shadow: Option<bool>,
+    /// Charges refused requests too, as far as permits remain. Not for `concurrency`.
+    pub(crate) count_refused: Option<bool>,
+    /// Whether the rule is evaluated. Default: true.
+    pub(crate) enabled: Option<bool>,
+}
+
+/// An algorithm.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", rename = "Algorithm")]
+pub(crate) enum AlgorithmWord {
+    TokenBucket,
+    Gcra,
+    LeakyBucket,
+    FixedWindow,
+    SlidingLog,
+    SlidingCounter,
+    Concurrency,
+}
+
+impl AlgorithmWord {
+    /// The name in rule files.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingLog => "sliding_log",
+            Self::SlidingCounter => "sliding_counter",
+            Self::Concurrency => "concurrency",
+        }
+    }
+}
+
+/// How a token bucket is refilled.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", rename = "Refill")]
+pub(crate) enum RefillWord {
+    Continuous,
+    Stepwise,
+}
+
+/// When a fixed window begins.
+#[derive(Clone, Copy, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", rename = "Align")]
+pub(crate) enum AlignWord {
+    Epoch,
+    FirstRequest,
+    Calendar,
+}
+
+/// How a rule decides while its store is unreachable.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", rename = "OnStoreFailure")]
+pub(crate) enum FailureWord {
+    Open,
+    Closed,
+    Local,
+}

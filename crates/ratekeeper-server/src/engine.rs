@@ -1,0 +1,182 @@
+//! The engine: resolves requests against the rulebook, asks the store, combines the decisions.
+//!
+//! ```text
+//! Request ─resolve─▶ policies and keys ─store, one atomic step─▶ Decision ─conclude─▶ Answer
+//! ```
+//!
+//! One path serves all stores. A store in this process decides without I/O, so its futures are ready at the first poll;
+//! callers that must not wait use [`Engine::now`].
+
+mod answer;
+mod conclude;
+mod counter_id;
+mod inline_limits;
+mod quotas;
+mod reload;
+mod resolve;
+mod throttle;
+
+use std::{
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use arc_swap::{ArcSwap, Guard};
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use ratekeeper_core::{Ask, Decision, Store, Take, Timestamp, Verb, store_api::LeaseIds};
+
+pub use self::{
+    answer::{Answer, Resolution, SubjectAnswer},
+    inline_limits::{MAX_INLINE_LIMITS, Throttle},
+    reload::{LoadError, RulesStatus},
+};
+use self::{inline_limits::InlinePolicies, reload::RuleInputs, resolve::Resolved};
+use crate::{
+    request::{Request, RequestError, RequestedLimit},
+    rulebook::{PolicyEntry, Rulebook},
+    telemetry::Telemetry,
+    wiring::{AnyPolicy, AnyStore},
+};
+
+/// Decides requests by the current rules. Clones share one engine.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: AnyStore,
+    book: ArcSwap<Rulebook>,
+    inline_limits: InlinePolicies,
+    telemetry: Arc<Telemetry>,
+    /// The inputs of the next rulebook; locked while one is built.
+    inputs: Mutex<RuleInputs>,
+    lease_ids: LeaseIds,
+    envoy_counts_refused: AtomicBool,
+}
+
+impl Engine {
+    /// An engine without rules. It allows every request until rules are [loaded](Self::load).
+    pub fn new(store: AnyStore, telemetry: Arc<Telemetry>) -> Self {
+        let inner = Inner {
+            store,
+            book: ArcSwap::default(),
+            inline_limits: InlinePolicies::new(),
+            telemetry,
+            inputs: Mutex::default(),
+            lease_ids: LeaseIds::random(),
+            envoy_counts_refused: AtomicBool::new(true),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Decides a request by the rules of its domain.
+    pub async fn decide(&self, request: &Request<'_>) -> Result<Answer, RequestError> {
+        request.check()?;
+        let book = self.book();
+        let resolved = Resolved::new(request, &book, self)?;
+        let decision = self.ask_store_for(&resolved, request.verb).await?;
+        let answer = resolved.conclude(request, decision, self);
+        self.inner.telemetry.traces().set_decision(|| answer.span_attributes(request.domain));
+        Ok(answer)
+    }
+
+    /// The output of one of this engine's futures, if its store decides without waiting. Else `None`, and the future is
+    /// not created.
+    #[inline]
+    pub fn now<F: Future>(&self, future: impl FnOnce() -> F) -> Option<F::Output> {
+        if self.inner.store.is_immediate() { future().now_or_never() } else { None }
+    }
+
+    /// Metrics and traces.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.inner.telemetry
+    }
+
+    /// The store.
+    pub fn store(&self) -> &AnyStore {
+        &self.inner.store
+    }
+
+    /// The current rules.
+    pub fn rulebook(&self) -> Arc<Rulebook> {
+        self.inner.book.load_full()
+    }
+}
+
+impl Engine {
+    /// The current rules, for the duration of one request. A guard of `load` occupies one of a few slots of its thread,
+    /// so requests that wait for the store hold a reference count instead.
+    #[inline]
+    fn book(&self) -> Guard<Arc<Rulebook>> {
+        let book = &self.inner.book;
+        if self.inner.store.is_immediate() { book.load() } else { Guard::from_inner(book.load_full()) }
+    }
+
+    /// Executes the verb for every target. A take is one store call for all targets; other verbs are one call per
+    /// target, in sequence.
+    #[inline]
+    async fn ask_store_for(&self, resolved: &Resolved<'_>, verb: Verb) -> Result<Option<Decision>, RequestError> {
+        let asks = resolved.asks(verb);
+        match verb {
+            _ if asks.is_empty() => Ok(None),
+            Verb::Take(take) => {
+                // A request that a ban refuses is only counted; it must not reserve permits.
+                let take = if resolved.refused { Take::now() } else { take };
+                let holds = resolved.targets.iter().any(|target| target.entry.policy.has_leases());
+                let take = if holds { take.with_lease(self.inner.lease_ids.next_id()) } else { take };
+                self.ask_store(&asks, Verb::Take(take)).await.map(Some)
+            }
+            verb => {
+                let mut decisions = Vec::with_capacity(asks.len());
+                for ask in &asks {
+                    decisions.push(self.ask_store(slice::from_ref(ask), verb).await?);
+                }
+                Ok(Decision::in_turn(&decisions))
+            }
+        }
+    }
+
+    /// One store call. The future of a call over the network is boxed, because it would be most of the size of each
+    /// request's future.
+    #[inline]
+    async fn ask_store(&self, asks: &[Ask<'_, AnyPolicy>], verb: Verb) -> Result<Decision, RequestError> {
+        let call = self.inner.telemetry.traces().store_call(&self.inner.store);
+        let decided = match self.inner.store.decide_now(asks, &verb) {
+            Some(decided) => decided,
+            None => Box::pin(self.inner.store.decide(asks, verb)).await,
+        };
+        call.ended(&decided);
+        decided.map_err(|error| {
+            let error = RequestError::Store(error);
+            if !error.is_client_error() {
+                self.inner.telemetry.undecided.inc();
+            }
+            error
+        })
+    }
+
+    fn requested(&self, domain: &str, limit: RequestedLimit) -> Result<Arc<PolicyEntry>, RequestError> {
+        let counts = self.inner.envoy_counts_refused.load(Ordering::Relaxed);
+        self.inner.inline_limits.limit(domain, limit, counts, &self.inner.store, &self.inner.telemetry)
+    }
+
+    fn let_through(&self, resolution: Resolution) {
+        self.inner.telemetry.let_through(resolution.name());
+    }
+
+    fn report_unknown(&self, domain: &str) {
+        if self.inner.telemetry.is_first_report(domain) {
+            tracing::warn!(domain = %domain.escape_debug(), "no rule file has this domain; its requests are allowed (logged once)");
+        }
+    }
+
+    fn store_time(&self) -> Timestamp {
+        self.inner.store.now()
+    }
+}

@@ -1,0 +1,238 @@
+//! JSON bodies of HTTP requests, and the verb of each path.
+//!
+//! Unknown fields are errors: a misspelt `cost` must not become a request that costs 1.
+
+use std::{borrow::Cow, fmt};
+
+use ratekeeper_core::{
+    LeaseId, Release, Span, Take, Timestamp, Verb,
+    bounds::{MAX_TIME, MAX_WAIT},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+use super::Problem;
+use crate::request::{Descriptor, MAX_ENTRIES, Subject};
+
+/// The body of every `POST`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Body<'a> {
+    #[serde(borrow)]
+    pub(super) domain: Cow<'a, str>,
+    #[serde(borrow, default)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    descriptor: Option<Entries<'a>>,
+    #[serde(default)]
+    cost: Option<u64>,
+    #[serde(default)]
+    max_wait_ms: Option<f64>,
+    #[serde(default)]
+    reserved: Option<u64>,
+    #[serde(default)]
+    actual: Option<u64>,
+    #[serde(default)]
+    at_ms: Option<f64>,
+    #[serde(default)]
+    lease: Option<u64>,
+}
+
+/// A path that carries out one verb.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    path: &'static str,
+    /// Fields of the body in addition to the domain and the subject.
+    fields: &'static [&'static str],
+    verb: fn(&Body<'_>) -> Result<Verb, Problem>,
+}
+
+impl<'a> Body<'a> {
+    /// Parses the body.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Problem> {
+        serde_json::from_slice(bytes).map(|Object(body)| body).map_err(|error| {
+            let example = r#"{"domain":"api","key":"user:42"}"#;
+            Problem::bad_request(format!("the body is not valid: {error}; send JSON such as {example}"))
+        })
+    }
+
+    /// The entries of the descriptor, borrowed.
+    pub(super) fn entries(&self) -> Vec<(&str, &str)> {
+        let entries = self.descriptor.iter().flat_map(|entries| &entries.0);
+        entries.map(|(key, value)| (&**key, &**value)).collect()
+    }
+
+    /// The subject. `entries` is what [`entries`](Self::entries) returned.
+    pub(super) fn subject<'s>(&'s self, entries: &'s [(&'s str, &'s str)]) -> Result<Subject<'s>, Problem> {
+        let descriptor = match (&self.key, &self.descriptor) {
+            (Some(key), None) => Descriptor::Key(key),
+            (None, Some(_)) if entries.is_empty() => {
+                let message = "the descriptor is empty; give it an entry, such as \"user\": \"42\"";
+                return Err(Problem::bad_request(message));
+            }
+            (None, Some(_)) => Descriptor::Entries(entries),
+            (Some(_), Some(_)) => {
+                return Err(Problem::bad_request("the request has both a key and a descriptor; keep one"));
+            }
+            (None, None) => {
+                return Err(Problem::bad_request("the request has neither a key nor a descriptor; give one of them"));
+            }
+        };
+        // The cost of a settle is the reserved amount.
+        Ok(Subject { descriptor, cost: self.cost.or(self.reserved), limit: None })
+    }
+
+    /// The verb; a field that belongs to another verb is an error.
+    pub(super) fn verb(&self, endpoint: &Endpoint) -> Result<Verb, Problem> {
+        let fields = [
+            ("cost", self.cost.is_some()),
+            ("max_wait_ms", self.max_wait_ms.is_some()),
+            ("reserved", self.reserved.is_some()),
+            ("actual", self.actual.is_some()),
+            ("at_ms", self.at_ms.is_some()),
+            ("lease", self.lease.is_some()),
+        ];
+        let unexpected = fields.into_iter().find(|(field, is_given)| *is_given && !endpoint.fields.contains(field));
+        if let Some((unexpected, _)) = unexpected {
+            return Err(Problem::bad_request(format!("{} has no {unexpected}; leave it out", endpoint.name())));
+        }
+        (endpoint.verb)(self)
+    }
+
+    fn take(&self) -> Result<Verb, Problem> {
+        let max_wait = self.max_wait_ms.map(|wait| micros("max_wait_ms", wait, MAX_WAIT)).transpose()?;
+        Ok(Verb::Take(Take::up_to(max_wait.unwrap_or_default())))
+    }
+
+    fn settle(&self) -> Result<Verb, Problem> {
+        let (Some(_), Some(actual)) = (self.reserved, self.actual) else {
+            return Err(Problem::bad_request(
+                "settle needs reserved (the cost that was charged) and actual (the real cost)",
+            ));
+        };
+        Ok(Verb::Settle { actual, at: self.at()? })
+    }
+
+    fn heartbeat(&self) -> Result<Verb, Problem> {
+        match self.lease {
+            Some(lease) => Ok(Verb::Heartbeat(LeaseId(lease))),
+            None => Err(Problem::bad_request("heartbeat needs the lease that check returned")),
+        }
+    }
+
+    fn at(&self) -> Result<Option<Timestamp>, Problem> {
+        let since_epoch = self.at_ms.map(|at| micros("at_ms", at, MAX_TIME.since(Timestamp::EPOCH))).transpose()?;
+        Ok(since_epoch.map(|span| Timestamp::EPOCH + span))
+    }
+}
+
+impl Endpoint {
+    /// The endpoint at this path.
+    pub(super) fn of_path(path: &str) -> Option<&'static Self> {
+        ENDPOINTS.iter().find(|endpoint| endpoint.path == path)
+    }
+
+    /// The last part of the path.
+    fn name(&self) -> &'static str {
+        self.path.rsplit('/').next().unwrap_or(self.path)
+    }
+}
+
+/// The paths of all verbs, the most used first.
+const ENDPOINTS: [Endpoint; 8] = [
+    Endpoint { path: "/v1/check", fields: &["cost", "max_wait_ms"], verb: |body| body.take() },
+    Endpoint { path: "/v1/peek", fields: &[], verb: |_| Ok(Verb::Peek) },
+    Endpoint { path: "/v1/refund", fields: &["cost", "at_ms"], verb: |body| Ok(Verb::Refund { at: body.at()? }) },
+    Endpoint { path: "/v1/settle", fields: &["reserved", "actual", "at_ms"], verb: |body| body.settle() },
+    Endpoint {
+        path: "/v1/release",
+        fields: &["cost", "lease"],
+        verb: |body| Ok(Verb::Release(body.lease.map_or(Release::Oldest, |lease| Release::Lease(LeaseId(lease))))),
+    },
+    Endpoint { path: "/v1/heartbeat", fields: &["lease"], verb: |body| body.heartbeat() },
+    Endpoint { path: "/v1/penalize", fields: &["cost"], verb: |_| Ok(Verb::Penalize) },
+    Endpoint { path: "/v1/reset", fields: &[], verb: |_| Ok(Verb::Reset) },
+];
+
+/// Milliseconds with decimals, as whole microseconds. A double is exact enough: at current times, adjacent values are
+/// a quarter of a microsecond apart.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the range is checked before, and bounds are below 2^53"
+)]
+fn micros(field: &str, millis: f64, most: Span) -> Result<Span, Problem> {
+    let micros = (millis * 1_000.0).round();
+    if !(0.0..=most.as_micros() as f64).contains(&micros) {
+        // `{:?}` uses an exponent: without one, some numbers have hundreds of digits.
+        let (found, most) = (format_args!("{millis:?}"), most.as_micros() / 1_000);
+        return Err(Problem::bad_request(format!("{field} is {found}; use milliseconds, 0 to {most}")));
+    }
+    Ok(Span::from_micros(micros as u64))
+}
+
+/// A body that is a JSON object. By default serde accepts an array of the values as well.
+struct Object<'a>(Body<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor;
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Object<'de>, M::Error> {
+                Body::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+/// A JSON object of strings, in the order of the text: descriptors are matched in order.
+#[derive(Debug)]
+pub(super) struct Entries<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings, such as {\"user\":\"42\"}")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
+                let mut entries: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::new();
+                while let Some((Text(key), Text(value))) = map.next_entry()? {
+                    // Bounds the comparisons: each key is compared with all before it.
+                    if entries.len() == MAX_ENTRIES {
+                        return Err(M::Error::custom(format_args!(
+                            "a descriptor of more than {MAX_ENTRIES} entries; {MAX_ENTRIES} is the most"
+                        )));
+                    }
+                    if entries.iter().any(|(other, _)| *other == key) {
+                        return Err(M::Error::custom(format!(
+                            "descriptor entry \"{}\" occurs twice",
+                            key.escape_debug()
+                        )));
+                    }
+                    entries.push((key, value));
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+/// A string, borrowed if it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,234 @@
+//! Prometheus metrics of the server: registration, and the counters that are not per policy.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Metric, Registry},
+};
+use ratekeeper_core::{Policy, Verdict};
+
+use super::{
+    AdminMetrics, TopDenied, TraceConfig, TraceError, Traces,
+    labels::{ClosureLabels, DecisionLabels, OutcomeLabels, ReasonLabels, RuleLabels, Wire, WireLabels},
+    policy_meters::{PolicyMeters, VERDICTS},
+    store::StoreCollector,
+};
+use crate::wiring::AnyStore;
+
+/// The metrics, the denied keys and the traces of a server.
+pub struct Telemetry {
+    registry: Registry,
+    decisions: Family<DecisionLabels, Counter>,
+    shadow_denials: Family<RuleLabels, Counter>,
+    latency: Family<WireLabels, Histogram, fn() -> Histogram>,
+    unmatched: Family<ReasonLabels, Counter>,
+    /// Connections open now, by wire.
+    pub connections: Family<WireLabels, Gauge>,
+    /// Requests rejected as malformed or for another client error, by wire.
+    pub bad_requests: Family<WireLabels, Counter>,
+    /// Refused tokens and secrets, by wire. A missing one counts too, except on the RESP port.
+    pub refused_tokens: Family<WireLabels, Counter>,
+    /// Connections refused because too many were open, by wire.
+    pub refused_connections: Family<WireLabels, Counter>,
+    /// Connections closed for abuse, by wire and reason.
+    pub closed_connections: Family<ClosureLabels, Counter>,
+    /// Bytes charged for in-flight requests and unsent responses, by wire. Updated at each tick of the stall detector.
+    pub pending_bytes: Family<WireLabels, Gauge>,
+    /// Requests refused because their connection's account had no room, by wire.
+    pub refused_requests: Family<WireLabels, Counter>,
+    /// Reloads by outcome.
+    pub reloads: Family<OutcomeLabels, Counter>,
+    /// 1 while the rules in force are not those in the files.
+    pub stale_rules: Gauge,
+    /// Requests that the store could not decide.
+    pub undecided: Counter,
+    /// Requests refused because there were too many different inline limits.
+    pub refused_inline_limits: Counter,
+    /// Metrics of switches and secret files.
+    pub(crate) admin_metrics: AdminMetrics,
+    /// The keys that are denied most.
+    pub top_denied: TopDenied,
+    traces: Traces,
+    reported_domains: Mutex<HashSet<Box<str>>>,
+    /// Meters of inline limits, by domain. The engine bounds their number.
+    inline: Mutex<BTreeMap<Box<str>, PolicyMeters>>,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("ratekeeper");
+        let all = &mut registry;
+        let latency = Family::new_with_constructor(latency_buckets as fn() -> Histogram);
+        all.register("request_duration_seconds", "Time from request to response, by wire", latency.clone());
+        let mut telemetry = Self {
+            decisions: registered(all, "decisions", "Decisions, by the rule that determined them"),
+            shadow_denials: registered(all, "shadow_denials", "Requests that a rule in shadow mode would have denied"),
+            latency,
+            unmatched: registered(all, "unlimited_requests", "Requests allowed because no rule limits them, by reason"),
+            connections: registered(all, "connections", "Open connections, by wire"),
+            bad_requests: registered(all, "bad_requests", "Requests rejected for a client error, by wire"),
+            refused_tokens: registered(all, "refused_tokens", "Refused tokens and secrets, by wire"),
+            refused_connections: registered(
+                all,
+                "refused_connections",
+                "Connections refused because too many were open, by wire",
+            ),
+            closed_connections: registered(all, "closed_connections", "Connections closed for abuse, by reason"),
+            pending_bytes: registered(
+                all,
+                "pending_bytes",
+                "Bytes charged for in-flight requests and unsent responses, by wire",
+            ),
+            refused_requests: registered(
+                all,
+                "refused_requests",
+                "Requests refused because their connection's account had no room, by wire",
+            ),
+            reloads: registered(all, "reloads", "Reloads of the rule files, by outcome"),
+            stale_rules: registered(all, "rules_stale", "1 while the rules in force are not those in the files"),
+            undecided: registered(all, "undecided_requests", "Requests that the store could not decide"),
+            refused_inline_limits: registered(
+                all,
+                "refused_inline_limits",
+                "Requests refused because there were too many different inline limits",
+            ),
+            admin_metrics: AdminMetrics::new(all),
+            top_denied: TopDenied::new(TOP_DENIED_ENTRIES),
+            traces: Traces::default(),
+            reported_domains: Mutex::default(),
+            inline: Mutex::default(),
+            registry: Registry::default(),
+        };
+        // Created at zero, so that an alert on the first failure has a value to compare with.
+        let _ = telemetry.reloads.get_or_create_owned(&OutcomeLabels::FAILED);
+        telemetry.registry = registry;
+        telemetry
+    }
+}
+
+impl Telemetry {
+    /// The counter handles of a policy, created once per rulebook.
+    pub(crate) fn policy_meters(&self, policy: &Policy) -> PolicyMeters {
+        PolicyMeters::new(policy, self.decisions.clone(), self.shadow_denials.clone())
+    }
+
+    /// The counter handles of an inline limit. All inline limits of a domain share one set under [`INLINE_POLICY`], so
+    /// that the number of labels does not grow with the limits that clients send.
+    pub(crate) fn inline_meters(&self, policy: &Policy) -> PolicyMeters {
+        let mut inline = self.inline.lock();
+        if let Some(meters) = inline.get(policy.domain()) {
+            return meters.clone();
+        }
+        let named = Policy::new(INLINE_POLICY, policy.rules().iter().map(|rule| rule.rule().clone()));
+        let named = named.and_then(|named| named.in_domain(policy.domain()));
+        let meters = self.policy_meters(named.as_ref().unwrap_or(policy));
+        inline.insert(policy.domain().into(), meters.clone());
+        meters
+    }
+
+    /// Decisions of inline limits, by domain: allow, deny, never.
+    pub(crate) fn inline_totals(&self) -> Vec<(String, [u64; VERDICTS])> {
+        let inline = self.inline.lock();
+        inline.iter().map(|(domain, meters)| (domain.to_string(), meters.totals(&[]))).collect()
+    }
+
+    /// Requests that were [allowed without a limit](Self::let_through) for one of these reasons.
+    pub(crate) fn let_through_total(&self, reasons: impl IntoIterator<Item = &'static str>) -> u64 {
+        let count = |reason| self.unmatched.get(&ReasonLabels { reason }).map(|counter| counter.get());
+        reasons.into_iter().filter_map(count).sum()
+    }
+
+    /// Records the latency of a request.
+    pub fn observe(&self, wire: Wire, took: Duration) {
+        self.latency.get_or_create(&wire.label()).observe(took.as_secs_f64());
+    }
+
+    /// The latency histogram of a wire, for callers that keep the handle.
+    pub fn latency(&self, wire: Wire) -> Histogram {
+        self.latency.get_or_create(&wire.label()).clone()
+    }
+
+    /// Counts a request that a ban refused without a store call, or would have refused outside shadow mode. `source` is
+    /// the label of such decisions.
+    pub(crate) fn refused_always(&self, names: [&str; 3], source: &'static str, shadow: bool) {
+        let [domain, policy, rule] = names.map(str::to_owned);
+        if shadow {
+            self.shadow_denials.get_or_create(&RuleLabels { domain, policy, rule }).inc();
+            return;
+        }
+        let labels = DecisionLabels { domain, policy, rule, verdict: Verdict::Never.name(), source };
+        self.decisions.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that is allowed because no rule limits it.
+    pub(crate) fn let_through(&self, reason: &'static str) {
+        self.unmatched.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Whether an unknown domain is to be logged: true once per domain, for the first [`REPORTED_DOMAINS`] domains.
+    pub(crate) fn is_first_report(&self, domain: &str) -> bool {
+        let mut reported = self.reported_domains.lock();
+        reported.len() < REPORTED_DOMAINS && !reported.contains(domain) && reported.insert(domain.into())
+    }
+
+    /// All metrics as OpenMetrics text.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// The traces; inactive unless configured.
+    #[inline]
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Starts the export of spans to this endpoint.
+    pub(crate) fn trace_to(&mut self, config: &TraceConfig) -> Result<(), TraceError> {
+        self.traces = Traces::start(config, &mut self.registry)?;
+        Ok(())
+    }
+
+    /// Adds the metrics of this store.
+    pub fn watch_store(&mut self, store: AnyStore) {
+        self.registry.register_collector(Box::new(StoreCollector(store)));
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry").finish_non_exhaustive()
+    }
+}
+
+/// A metric at zero, registered under this name.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// 17 buckets from 10 µs, which exceeds a decision in memory, to 23 s.
+fn latency_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_01, 2.5, 17))
+}
+
+/// The policy name that inline limits are counted under.
+pub const INLINE_POLICY: &str = "inline";
+/// Entries per shard of the list of denied keys.
+const TOP_DENIED_ENTRIES: usize = 1_000;
+/// Unknown domains that are logged by name.
+const REPORTED_DOMAINS: usize = 1_000;

@@ -1,0 +1,165 @@
+//! Per-policy counter handles, so that counting a decision needs no lookup by label.
+//!
+//! A policy's handles are created once per rulebook. Each counter is created on first use, so that only labels with
+//! decisions are exported.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use prometheus_client::metrics::{counter::Counter, family::Family};
+use ratekeeper_core::{Decision, Policy, RuleDecision, Source, Verdict};
+
+use super::labels::{DecisionLabels, RuleLabels};
+
+/// The counters of one policy. Clones share them.
+#[derive(Clone)]
+pub struct PolicyMeters(Arc<Meters>);
+
+struct Meters {
+    domain: String,
+    policy: String,
+    rules: Vec<String>,
+    decisions: Family<DecisionLabels, Counter>,
+    shadow_denials: Family<RuleLabels, Counter>,
+    /// By rule (the last row is for no rule), verdict and source.
+    cells: Box<[OnceLock<Counter>]>,
+    /// By rule.
+    shadows: Box<[OnceLock<Counter>]>,
+}
+
+impl PolicyMeters {
+    /// The counters of this policy's rules in these families.
+    pub(super) fn new(
+        policy: &Policy,
+        decisions: Family<DecisionLabels, Counter>,
+        shadow_denials: Family<RuleLabels, Counter>,
+    ) -> Self {
+        let rules: Vec<String> = policy.rules().iter().map(|rule| rule.name().to_owned()).collect();
+        let cells = (0..(rules.len() + 1) * VERDICTS * SOURCES).map(|_| OnceLock::new()).collect();
+        let shadows = rules.iter().map(|_| OnceLock::new()).collect();
+        let (domain, policy) = (policy.domain().to_owned(), policy.name().to_owned());
+        Self(Arc::new(Meters { domain, policy, rules, decisions, shadow_denials, cells, shadows }))
+    }
+
+    /// Counts a decision under the rule that determines it, and the denials of its shadow rules.
+    #[inline]
+    pub(crate) fn count(&self, rules: &[RuleDecision], decision: &Decision, verdict: Verdict) {
+        let meters = &*self.0;
+        let rule = deciding_rule(rules, verdict).unwrap_or(meters.rules.len()).min(meters.rules.len());
+        let (verdict_at, source_at) = (verdict_index(verdict), source_index(decision.source));
+        let cell = &meters.cells[(rule * VERDICTS + verdict_at) * SOURCES + source_at];
+        cell.get_or_init(|| meters.counter(rule, verdict, decision.source)).inc();
+        for (index, rule) in rules.iter().enumerate() {
+            if rule.shadow
+                && !rule.is_allowed()
+                && let Some(cell) = meters.shadows.get(index)
+            {
+                cell.get_or_init(|| meters.shadow_counter(index)).inc();
+            }
+        }
+    }
+
+    /// Decisions so far, including those by the rules of these overrides: allow, deny, never.
+    pub(crate) fn totals(&self, overrides: &[&Self]) -> [u64; VERDICTS] {
+        let mut totals = [0; VERDICTS];
+        for rule in self.rules_with(overrides) {
+            for (index, total) in totals.iter_mut().enumerate() {
+                let count = |source: &Source| {
+                    let labels = self.0.labels(rule, VERDICT_NAMES[index], source.name());
+                    self.0.decisions.get(&labels).map_or(0, |counter| counter.get())
+                };
+                *total += ALL_SOURCES.iter().map(count).sum::<u64>();
+            }
+        }
+        totals
+    }
+
+    /// Denials by rules in shadow mode.
+    pub(crate) fn shadow_denials(&self, overrides: &[&Self]) -> u64 {
+        let count =
+            |rule: &str| self.0.shadow_denials.get(&self.0.rule_labels(rule)).map_or(0, |counter| counter.get());
+        self.rules_with(overrides).into_iter().map(count).sum()
+    }
+
+    /// Every rule name that decisions are counted under. The empty name is for decisions without a rule.
+    fn rules_with<'a>(&'a self, overrides: &[&'a Self]) -> BTreeSet<&'a str> {
+        let all = overrides.iter().chain([&self]).flat_map(|meters| &meters.0.rules);
+        all.map(String::as_str).chain([""]).collect()
+    }
+}
+
+impl Meters {
+    #[cold]
+    fn counter(&self, rule: usize, verdict: Verdict, source: Source) -> Counter {
+        let rule = self.rules.get(rule).map_or("", String::as_str);
+        self.decisions.get_or_create(&self.labels(rule, verdict.name(), source.name())).clone()
+    }
+
+    #[cold]
+    fn shadow_counter(&self, rule: usize) -> Counter {
+        let rule = self.rules.get(rule).map_or("", String::as_str);
+        self.shadow_denials.get_or_create(&self.rule_labels(rule)).clone()
+    }
+
+    fn labels(&self, rule: &str, verdict: &'static str, source: &'static str) -> DecisionLabels {
+        let RuleLabels { domain, policy, rule } = self.rule_labels(rule);
+        DecisionLabels { domain, policy, rule, verdict, source }
+    }
+
+    fn rule_labels(&self, rule: &str) -> RuleLabels {
+        RuleLabels { domain: self.domain.clone(), policy: self.policy.clone(), rule: rule.to_owned() }
+    }
+}
+
+impl fmt::Debug for PolicyMeters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyMeters").field("policy", &self.0.policy).finish_non_exhaustive()
+    }
+}
+
+/// Index of the enforced rule that determines the verdict: the least `remaining` for allow, the longest `retry_after`
+/// for deny, the first that returns never for never.
+#[inline]
+fn deciding_rule(rules: &[RuleDecision], verdict: Verdict) -> Option<usize> {
+    let enforcing = || rules.iter().enumerate().filter(|(_, rule)| !rule.shadow);
+    let index = |(index, _): (usize, &RuleDecision)| index;
+    match verdict {
+        Verdict::Allow { .. } => enforcing().min_by_key(|(_, rule)| rule.remaining).map(index),
+        Verdict::Deny { .. } => enforcing().max_by_key(|(_, rule)| rule.verdict.retry_after_span()).map(index),
+        Verdict::Never => enforcing().find(|(_, rule)| rule.verdict == Verdict::Never).map(index),
+    }
+}
+
+fn verdict_index(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Allow { .. } => 0,
+        Verdict::Deny { .. } => 1,
+        Verdict::Never => 2,
+    }
+}
+
+fn source_index(source: Source) -> usize {
+    match source {
+        Source::Store => 0,
+        Source::InTurn => 1,
+        Source::Overflow => 2,
+        Source::Lease => 3,
+        Source::Local => 4,
+        Source::Open => 5,
+        Source::Closed => 6,
+        _ => 7,
+    }
+}
+
+/// Verdicts that are counted separately.
+pub(super) const VERDICTS: usize = 3;
+/// In the order of [`verdict_index`].
+const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];
+/// The sources that have a label.
+const ALL_SOURCES: [Source; 7] =
+    [Source::Store, Source::InTurn, Source::Overflow, Source::Lease, Source::Local, Source::Open, Source::Closed];
+/// Those of [`ALL_SOURCES`], and one counter for sources that are not listed.
+const SOURCES: usize = 8;

@@ -1,0 +1,17 @@
+//! Integration tests of the RESP wire: bytes, real clients, redis-cell, hostile input.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests stop the test")]
+
+mod access;
+mod bad_input;
+mod bytes;
+mod cell;
+mod delete;
+mod documented;
+mod library;
+mod mutations;
+mod pipelines;
+mod shared;
+mod support;
+mod tools;
+mod transactions;

@@ -1,0 +1,82 @@
+//! Checks: whether a request passes now.
+
+use ratekeeper_core::{Ask, Decision, Immediate, Store, Take, Verb, Verdict};
+
+use crate::{error::RequestError, limiter::Limiter, policies::PolicySlot, request::Request};
+
+/// Asking
+impl<S: Store> Limiter<S> {
+    /// Takes the permits if all rules admit the request now. A denial is a [`Decision`] with `retry_after`; it charges
+    /// nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use ratekeeper::{Limiter, ManualClock, Quota, Rule};
+    /// let rule = Rule::token_bucket("burst", Quota::per_second(10));
+    /// let limiter = Limiter::builder().rule(rule).clock(ManualClock::default()).build()?;
+    /// assert!(limiter.check("user:42").await?.is_allowed());
+    /// let decision = limiter.check(("user:42", 10)).await?; // ten permits at once, of the nine that are left
+    /// assert_eq!(decision.to_string(), "denied, retry after 100ms; 9 of 10 remaining");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A cost of 0 charges nothing and is admitted even if no permit is left. Under a concurrency rule the
+    /// decision carries a lease, to be given to [`release`](Self::release); [`hold`](Self::hold) does that by itself.
+    pub async fn check<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, RequestError> {
+        let request = request.into();
+        let slot = self.slot_of(&request)?;
+        let verb = Verb::Take(self.take(slot, Take::now()));
+        Ok(self.decide(slot, request.key, request.cost, verb).await?)
+    }
+
+    /// The state of the key. Charges nothing and ignores the cost.
+    pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, RequestError> {
+        let request = request.into();
+        Ok(self.decide(self.slot_of(&request)?, request.key, 0, Verb::Peek).await?)
+    }
+}
+
+/// Asking without a runtime: for stores that answer at once
+impl<S: Immediate> Limiter<S> {
+    /// [`check`](Self::check) without a future.
+    #[inline]
+    pub fn check_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, RequestError> {
+        let request = request.into();
+        let slot = self.slot_of(&request)?;
+        if self.shared.observer.is_some() {
+            return self.check_observed(slot, request.key, request.cost).0;
+        }
+        let ask = Ask::new(&slot.handle, request.key).cost(request.cost);
+        self.shared.store.take_now(&ask, &self.take(slot, Take::now()))
+    }
+
+    /// [`check_now`](Self::check_now) for callers that need the verdict alone. The store skips the other numbers of a
+    /// decision, so a check of a hot key takes less time. With an observer it computes them all the same.
+    #[inline]
+    pub fn verdict_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Verdict, RequestError> {
+        let request = request.into();
+        let shared = &*self.shared;
+        if shared.observer.is_some() {
+            return self.check_now(request).map(|decision| decision.verdict);
+        }
+        let slot = self.slot_of(&request)?;
+        let ask = Ask::new(&slot.handle, request.key).cost(request.cost);
+        Ok(shared.store.verdict_now(&ask, &self.take(slot, Take::now()))?)
+    }
+
+    /// A separate path, because the observer needs a reference to the decision. The arguments fit into registers, and the
+    /// second part of the result keeps its place on the stack apart from that of the unobserved path: a decision is then
+    /// built where the caller wants it, and not copied.
+    #[cold]
+    #[inline(never)]
+    fn check_observed(&self, slot: &PolicySlot<S>, key: &str, cost: u64) -> (Result<Decision, RequestError>, u64) {
+        let verb = Verb::Take(self.take(slot, Take::now()));
+        let decided = self.shared.store.decide_now(&[Ask::new(&slot.handle, key).cost(cost)], &verb);
+        if let Some(observer) = &self.shared.observer {
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+        }
+        (decided.map_err(RequestError::Store), 0)
+    }
+}
