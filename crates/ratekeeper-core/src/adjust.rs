@@ -39,7 +39,7 @@ pub(crate) fn key_status<'a>(
 impl RequestKey<'_> {
     /// Carries out any verb but a take.
     pub fn adjust(&mut self, verb: &Verb, now: Timestamp) -> Step {
-        let (cost, moved) = (self.cost, self.follow(now));
+        let (cost, (moved, _)) = (self.cost, self.follow(now));
         let (changed, lease) = match *verb {
             Verb::Take(_) | Verb::Peek => (false, None),
             Verb::Refund { at } => (self.give_back(cost, at, None, now), None),

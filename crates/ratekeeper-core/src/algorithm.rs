@@ -25,7 +25,11 @@ pub use state::{Meter, State};
 pub use stepwise::Stepwise;
 pub use window::{Schedule, Window};
 
-use crate::time::{Span, Timestamp};
+use crate::{
+    bounds::MAX_TIME,
+    request_key::Held,
+    time::{Span, Timestamp},
+};
 
 /// One algorithm with its precomputed numbers.
 pub trait Algorithm {
@@ -72,6 +76,23 @@ pub trait Algorithm {
 
     /// The longest wait whose reservation stays within the bounds.
     fn horizon(&self) -> Span;
+
+    /// Charges permits that were used at a time in the past, whether or not the limit admits them.
+    fn charge_past(&self, state: &mut Self::State, cost: u64, used_at: Timestamp, _now: Timestamp) {
+        self.penalize(state, Charge { cost, at: used_at, lease: LeaseId(0) }, used_at);
+    }
+
+    /// When the key is back in its initial state if `held` more permits are used until then; a bound.
+    fn reset_beside(&self, state: &Self::State, held: Held, now: Timestamp) -> Timestamp;
+
+    /// When allotments granted now have to end at the latest; `None` if none may be granted.
+    fn allotment_end(&self, _state: &Self::State, _now: Timestamp) -> Option<Timestamp> {
+        Some(MAX_TIME)
+    }
+
+    /// The longest time between two calls of a process that holds an allotment. Shorter than the time in which the limit
+    /// could be used up and refill.
+    fn turn(&self) -> Span;
 }
 
 /// When a cost is admitted.
@@ -242,6 +263,29 @@ impl Algorithm for AnyAlgorithm {
             Self::Counter(it) => it.horizon(),
             Self::Leases(it) => it.horizon(),
         }
+    }
+
+    fn turn(&self) -> Span {
+        match self {
+            Self::Bucket(it) => it.turn(),
+            Self::Stepwise(it) => it.turn(),
+            Self::Window(it) => it.turn(),
+            Self::Log(it) => it.turn(),
+            Self::Counter(it) => it.turn(),
+            Self::Leases(it) => it.turn(),
+        }
+    }
+
+    fn charge_past(&self, state: &mut State, cost: u64, used_at: Timestamp, now: Timestamp) {
+        dispatch!(self, state, it, write => it.charge_past(write, cost, used_at, now));
+    }
+
+    fn reset_beside(&self, state: &State, held: Held, now: Timestamp) -> Timestamp {
+        dispatch!(self, state, it, read => it.reset_beside(read, held, now))
+    }
+
+    fn allotment_end(&self, state: &State, now: Timestamp) -> Option<Timestamp> {
+        dispatch!(self, state, it, read => it.allotment_end(read, now))
     }
 
     /// A state of another kind is left unchanged.

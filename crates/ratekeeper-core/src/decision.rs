@@ -55,8 +55,10 @@ pub enum Source {
     InTurn,
     /// The store had no room for the key: it was counted together with others, or not at all.
     Overflow,
-    /// A prepaid share of the store's permits.
-    Lease,
+    /// This process, by permits that the store has granted to it in advance.
+    Allotment,
+    /// This process: the store has denied the same request, and that cannot have changed yet.
+    CachedDenial,
     /// The fallback in this process, because the store could not decide.
     Local,
     /// None: the store could not decide and the rule says to admit.
@@ -72,7 +74,8 @@ impl Source {
             Self::Store => "store",
             Self::InTurn => "in_turn",
             Self::Overflow => "overflow",
-            Self::Lease => "lease",
+            Self::Allotment => "allotment",
+            Self::CachedDenial => "cached_denial",
             Self::Local => "local",
             Self::Open => "open",
             Self::Closed => "closed",

@@ -25,11 +25,7 @@ impl Policy {
     /// Decides one verb for one key. `cost` is as in [`Ask::cost`](crate::Ask::cost).
     pub fn decide(&self, key_state: &mut KeyState, cost: u64, verb: &Verb, now: Timestamp) -> Step {
         debug_assert_eq!(key_state.states.len(), self.rules().len(), "the state belongs to this policy");
-        let mut key = self.request_key(key_state, cost);
-        match verb {
-            Verb::Take(take) => take_all(std::slice::from_mut(&mut key), take, now),
-            other => key.adjust(other, now.min(MAX_TIME)),
-        }
+        self.request_key(key_state, cost).decide(verb, now)
     }
 }
 
@@ -39,8 +35,8 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
     let mut evaluation = Evaluation::start(now);
     let mut moved = false;
     for key in &mut *keys {
-        moved |= key.follow(now);
-        key.weigh(now, &mut evaluation);
+        moved |= key.follow(now).0;
+        key.weigh(take, now, &mut evaluation);
     }
     let at = evaluation.go_at;
     let refused = evaluation.refuses(take, now);
@@ -71,11 +67,24 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
 }
 
 impl RequestKey<'_> {
+    /// Decides one verb for this key.
     #[inline]
-    fn weigh(&self, now: Timestamp, evaluation: &mut Evaluation) {
+    pub(crate) fn decide(&mut self, verb: &Verb, now: Timestamp) -> Step {
+        match verb {
+            Verb::Take(take) => take_all(std::slice::from_mut(self), take, now),
+            other => self.adjust(other, now.min(MAX_TIME)),
+        }
+    }
+
+    #[inline]
+    fn weigh(&self, take: &Take, now: Timestamp, evaluation: &mut Evaluation) {
         evaluation.bound(self.block.until, self.policy.horizon());
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
-            evaluation.add(rule, rule.weigh(state, self.cost, now));
+            let weighed = match self.held.permits {
+                0 => rule.weigh(state, self.cost, now),
+                _ => rule.weigh_beside(state, self.cost, self.held, take, now),
+            };
+            evaluation.add(rule, weighed);
         }
     }
 

@@ -35,6 +35,7 @@
 //! - **reservation**: permits charged now for a later time, so that a waiter asks only once.
 
 mod adjust;
+mod allotment;
 pub mod algorithm;
 pub mod bounds;
 mod calendar;
@@ -55,6 +56,7 @@ mod request_key;
 mod rule;
 mod rule_decisions;
 mod single_rule;
+mod speed;
 mod store;
 pub mod store_api;
 mod time;
@@ -72,6 +74,7 @@ pub use policy::{Policy, ReadyRule};
 pub use quota::{Period, Quota};
 pub use rule::{AlgorithmSpec, Align, DEFAULT_BUCKETS, OnStoreFailure, Refill, Rule};
 pub use rule_decisions::{RuleDecision, RuleDecisions};
+pub use speed::{MIN_TURN, Prepaid, Speed};
 pub use store::{Ask, Immediate, InlineLimits, Store, StoreError};
 pub use time::{Span, Timestamp};
 pub use verb::{Release, Take, Verb};

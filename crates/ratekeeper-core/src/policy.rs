@@ -7,6 +7,7 @@ use crate::{
     bounds::{MAX_RULES, MAX_WAIT},
     error::PolicyError,
     rule::{Rule, check_name},
+    speed::Speed,
     time::{Span, Timestamp},
 };
 
@@ -17,6 +18,7 @@ pub struct Policy {
     name: Arc<str>,
     rules: Vec<ReadyRule>,
     horizon: Span,
+    speed: Speed,
 }
 
 /// A validated rule with its compiled algorithm.
@@ -75,7 +77,7 @@ impl Policy {
             return Err(PolicyError::TooManyRules { policy: policy(), found: seen.len(), max: MAX_RULES });
         }
         let horizon = ready.iter().map(|rule| rule.algorithm.horizon()).fold(MAX_WAIT, Span::min);
-        Ok(Self { domain: "".into(), name: name.into(), rules: ready, horizon })
+        Ok(Self { domain: "".into(), name: name.into(), rules: ready, horizon, speed: Speed::Exact })
     }
 
     /// Puts the policy into a domain. Keys of different domains are separate.
@@ -83,6 +85,18 @@ impl Policy {
         check_name("domain", domain.as_ref()).map_err(PolicyError::Name)?;
         self.domain = domain.as_ref().into();
         Ok(self)
+    }
+
+    /// Sets how decisions about a shared limit are made.
+    #[must_use]
+    pub fn with_speed(mut self, speed: Speed) -> Self {
+        self.speed = speed;
+        self
+    }
+
+    /// How decisions about a shared limit are made.
+    pub fn speed(&self) -> Speed {
+        self.speed
     }
 
     /// The domain, empty if none was given.
@@ -118,7 +132,7 @@ impl Policy {
             None => rules.push(rule),
         }
         let mut policy = Self::new(&self.name, rules)?;
-        policy.domain = Arc::clone(&self.domain);
+        (policy.domain, policy.speed) = (Arc::clone(&self.domain), self.speed);
         Ok(policy)
     }
 

@@ -19,6 +19,24 @@ pub struct RequestKey<'a> {
     pub states: &'a mut [State],
     /// Permits requested for this key; 0 looks only.
     pub cost: u64,
+    /// Permits of the key that processes hold in advance.
+    pub held: Held,
+}
+
+/// Permits of one key that processes hold and may use at any time until `until`.
+///
+/// They weigh on every enforced rule as if they were charged now. They do not drain before they are used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Held {
+    /// How many.
+    pub permits: u64,
+    /// When the last of them ends.
+    pub until: Timestamp,
+}
+
+impl Held {
+    /// None.
+    pub const NONE: Self = Self { permits: 0, until: Timestamp::EPOCH };
 }
 
 /// A decision, and whether the state has changed.
@@ -36,14 +54,15 @@ impl Policy {
     /// One key of a request under this policy.
     pub fn request_key<'a>(&'a self, key_state: &'a mut KeyState, cost: u64) -> RequestKey<'a> {
         let KeyState { promised, block, states, .. } = key_state;
-        RequestKey { policy: self, promised, block, states, cost }
+        RequestKey { policy: self, promised, block, states, cost, held: Held::NONE }
     }
 }
 
 impl RequestKey<'_> {
-    /// Clock guard: moves all stored times back if the clock has stepped back beyond the tolerance. True if it did.
+    /// Clock guard: moves all stored times back if the clock has stepped back beyond the tolerance. True if it did; and by
+    /// how much the rules did.
     #[inline]
-    pub(crate) fn follow(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn follow(&mut self, now: Timestamp) -> (bool, Span) {
         let mut furthest = Span::ZERO;
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
             furthest = furthest.max(rule.algorithm().follow(state, now));
@@ -51,7 +70,7 @@ impl RequestKey<'_> {
         *self.promised = *self.promised - furthest;
         let back = stepped_back(self.block.since, now, Span::SECOND);
         *self.block = Block { since: self.block.since - back, until: self.block.until - back };
-        furthest > Span::ZERO || back > Span::ZERO
+        (furthest > Span::ZERO || back > Span::ZERO, furthest)
     }
 
     /// Every rule with its present numbers.
@@ -60,6 +79,6 @@ impl RequestKey<'_> {
             .rules()
             .iter()
             .zip(self.states.iter())
-            .map(move |(rule, state)| (rule, rule.algorithm().look(state, now)))
+            .map(move |(rule, state)| (rule, rule.look_beside(state, self.held, now)))
     }
 }

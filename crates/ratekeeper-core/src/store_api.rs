@@ -9,12 +9,13 @@
 //! a minor release; users of a limiter need none of them.
 
 pub use crate::{
+    allotment::{AllottedKey, Allotment, AllotmentCall, AllotmentReply, AllotmentStep, MAX_ALLOTMENTS},
     combine::{least_remaining, strictest_denial},
     evaluate::take_all,
     from_script::{ScriptTake, decision_from_look, decision_from_take},
     lease_ids::LeaseIds,
     migrate::migrate_state,
     policy::{Block, KeyState},
-    request_key::{RequestKey, Step},
+    request_key::{Held, RequestKey, Step},
     single_rule::{BucketTake, MeteredTake, SingleBucket},
 };

@@ -13,7 +13,7 @@ use std::{collections::HashMap, sync::Arc};
 use ratekeeper_core::{
     Decision, Policy, RuleDecision, Take, Timestamp, Verb, Verdict,
     algorithm::{Meter, State},
-    store_api::{Block, KeyState, MeteredTake, RequestKey, take_all},
+    store_api::{Block, Held, KeyState, MeteredTake, RequestKey, take_all},
 };
 
 use crate::{
@@ -253,7 +253,7 @@ impl Shard {
     ) -> Decision {
         let decide = |verb: &Verb| {
             let (mut states, mut promised, mut block) = ([State::Meter(meter)], Timestamp::EPOCH, Block::default());
-            let mut key = RequestKey { policy, promised: &mut promised, block: &mut block, states: &mut states, cost };
+            let mut key = RequestKey { policy, promised: &mut promised, block: &mut block, states: &mut states, cost, held: Held::NONE };
             let step = match verb {
                 Verb::Take(take) => take_all(std::slice::from_mut(&mut key), take, now),
                 other => key.adjust(other, now),

@@ -13,6 +13,7 @@
 //! ```
 
 mod address;
+mod allotment;
 mod bytes;
 mod config;
 mod counters;

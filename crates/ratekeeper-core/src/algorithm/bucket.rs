@@ -25,6 +25,7 @@
 use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Tried, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -293,6 +294,16 @@ impl Algorithm for Bucket {
         let ends = self.drained_at(level, level.used.saturating_sub(own));
         let slack = Span::from_micros(self.unit / self.drain / 2);
         at > now && at + slack >= ends
+    }
+
+    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+        let units = self.level(state, now).used.saturating_add(held.permits.saturating_mul(self.unit)).min(MAX_LEVEL);
+        held.until + self.time_to_drain(units)
+    }
+
+    /// A fourth of the time in which a full bucket drains.
+    fn turn(&self) -> Span {
+        Span::from_micros(self.capacity / (4 * self.drain))
     }
 
     fn horizon(&self) -> Span {

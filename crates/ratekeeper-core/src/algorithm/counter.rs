@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use super::{Algorithm, Charge, GiveBack, Look, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -265,6 +266,15 @@ impl Algorithm for Counter {
     /// Reservations of one slice do not depend on each other.
     fn is_last_in_line(&self, state: &CounterState, _cost: u64, at: Timestamp, _now: Timestamp) -> bool {
         at >= self.line(&state.slices)
+    }
+
+    fn reset_beside(&self, state: &CounterState, held: Held, _now: Timestamp) -> Timestamp {
+        let index = state.slices.last().map_or(0, |slice| slice.index).max(self.index(held.until));
+        self.leaves_at(&Slice { index, permits: 0 })
+    }
+
+    fn turn(&self) -> Span {
+        Span::from_micros(self.window.as_micros() / 20)
     }
 
     fn horizon(&self) -> Span {

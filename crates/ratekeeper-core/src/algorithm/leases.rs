@@ -13,6 +13,7 @@
 use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -240,6 +241,15 @@ impl Algorithm for Leases {
 
     fn line_ends(&self, state: &LeaseState, _now: Timestamp) -> Timestamp {
         self.line(state)
+    }
+
+    /// Leases are not granted in advance.
+    fn reset_beside(&self, state: &LeaseState, _held: Held, now: Timestamp) -> Timestamp {
+        self.look(state, now).reset_at
+    }
+
+    fn turn(&self) -> Span {
+        Span::ZERO
     }
 
     fn horizon(&self) -> Span {

@@ -21,6 +21,7 @@
 use super::{Algorithm, Charge, GiveBack, Look, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -280,6 +281,14 @@ impl Algorithm for Log {
 
     fn line_ends(&self, state: &LogState, _now: Timestamp) -> Timestamp {
         state.last_moment()
+    }
+
+    fn reset_beside(&self, state: &LogState, held: Held, _now: Timestamp) -> Timestamp {
+        held.until.max(state.last_moment()) + self.window
+    }
+
+    fn turn(&self) -> Span {
+        Span::from_micros(self.window.as_micros() / 20)
     }
 
     fn horizon(&self) -> Span {

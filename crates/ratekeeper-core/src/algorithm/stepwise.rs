@@ -13,6 +13,7 @@
 use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -130,6 +131,15 @@ impl Algorithm for Stepwise {
         let level = self.level(state, now);
         let waiting = level.used.saturating_sub(self.capacity);
         if waiting == 0 { now } else { self.refilled_at(level, waiting) }
+    }
+
+    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+        let used = self.level(state, now).used.saturating_add(held.permits).min(self.most());
+        held.until + Span::from_micros(used.div_ceil(self.lump) * self.per.as_micros())
+    }
+
+    fn turn(&self) -> Span {
+        Span::from_micros(self.per.as_micros() / 20)
     }
 
     fn horizon(&self) -> Span {

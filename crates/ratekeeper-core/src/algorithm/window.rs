@@ -17,10 +17,11 @@
 //!
 //! Twin: `window.lua` in the Redis store.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
-    bounds::{MAX_LEVEL, tolerance},
+    bounds::{MAX_LEVEL, MAX_TIME, tolerance},
     calendar::Calendar,
+    request_key::Held,
     time::{Span, Timestamp},
 };
 
@@ -178,6 +179,32 @@ impl Algorithm for Window {
     fn line_ends(&self, state: &Meter, now: Timestamp) -> Timestamp {
         let count = self.count(state, now);
         if count.used <= self.limit { now } else { self.window_of(count, count.used) }
+    }
+
+    /// What was used in a window that has ended does not count any more.
+    fn charge_past(&self, state: &mut Meter, cost: u64, used_at: Timestamp, now: Timestamp) {
+        let start = self.count(state, used_at).start;
+        if start <= used_at || start > now {
+            self.penalize(state, Charge { cost, at: used_at, lease: LeaseId(0) }, used_at);
+        }
+    }
+
+    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+        let count = self.count(state, now);
+        let used = count.used.saturating_add(held.permits).min(self.most());
+        self.schedule.later(self.schedule.start(held.until).max(count.start), used.div_ceil(self.limit))
+    }
+
+    /// A window that starts with the first request is opened by takes alone, and allotments end with it: opened by a
+    /// report, it would begin later than its first use.
+    fn allotment_end(&self, state: &Meter, now: Timestamp) -> Option<Timestamp> {
+        let Schedule::FirstRequest(_) = self.schedule else { return Some(MAX_TIME) };
+        let count = self.count(state, now);
+        (count.used > 0).then(|| self.schedule.later(count.start, 1))
+    }
+
+    fn turn(&self) -> Span {
+        Span::from_micros(self.schedule.shortest().as_micros() / 20)
     }
 
     fn horizon(&self) -> Span {
