@@ -34,6 +34,34 @@ counters! {
     merged_calls,
     /// Requests decided by those calls.
     merged_requests,
+    /// Calls that decided one request, of whatever verb.
+    single_calls,
+    /// Calls of a holder: reports, returns and grants of allotments, with the requests that waited for them.
+    allotment_calls,
+    /// Requests admitted by an allotment, without a call.
+    decided_by_allotment,
+    /// Requests denied by a remembered denial, without a call.
+    cached_denials,
+    /// Permits granted to this process in advance: the sum of the next five.
+    allotment_granted,
+    /// Of those, permits that were used.
+    allotment_used,
+    /// Permits that were returned.
+    allotment_returned,
+    /// Permits that were not used before they ended.
+    allotment_expired,
+    /// Permits that the store had ended already when it was asked.
+    allotment_lost,
+    /// Permits held now: a gauge.
+    allotment_held,
+    /// Keys with held permits: a gauge.
+    allotment_holders,
+    /// Grants that were smaller than asked for.
+    allotment_short,
+    /// Allotment calls that a later call of the same holder had overtaken.
+    allotment_overtaken,
+    /// Allotments of this process that the store did not know although they had not ended: its state was lost.
+    allotment_unknown,
     /// Decisions by the local share, because the server did not decide.
     decided_locally,
     /// Keys with uncharged local grants: a gauge.

@@ -146,11 +146,12 @@ fn source_index(source: Source) -> usize {
         Source::Store => 0,
         Source::InTurn => 1,
         Source::Overflow => 2,
-        Source::Lease => 3,
-        Source::Local => 4,
-        Source::Open => 5,
-        Source::Closed => 6,
-        _ => 7,
+        Source::Allotment => 3,
+        Source::CachedDenial => 4,
+        Source::Local => 5,
+        Source::Open => 6,
+        Source::Closed => 7,
+        _ => 8,
     }
 }
 
@@ -159,7 +160,15 @@ pub(super) const VERDICTS: usize = 3;
 /// In the order of [`verdict_index`].
 const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];
 /// The sources that have a label.
-const ALL_SOURCES: [Source; 7] =
-    [Source::Store, Source::InTurn, Source::Overflow, Source::Lease, Source::Local, Source::Open, Source::Closed];
+const ALL_SOURCES: [Source; 8] = [
+    Source::Store,
+    Source::InTurn,
+    Source::Overflow,
+    Source::Allotment,
+    Source::CachedDenial,
+    Source::Local,
+    Source::Open,
+    Source::Closed,
+];
 /// Those of [`ALL_SOURCES`], and one counter for sources that are not listed.
-const SOURCES: usize = 8;
+const SOURCES: usize = 9;
