@@ -26,10 +26,10 @@ use crate::{
     algorithm::{Algorithm, Look, State, Weighed},
     bounds::MAX_TIME,
     decision::Decision,
-    policy::{KeyState, Policy, ReadyRule},
-    request_key::{Held, Step},
+    policy::{Block, KeyState, Policy, ReadyRule},
+    request_key::{Held, RequestKey, Step},
     time::{Span, Timestamp},
-    verb::{Take, Verb},
+    verb::Verb,
 };
 
 /// Permits of one key that one process holds.
@@ -127,22 +127,39 @@ impl AllottedKey {
     }
 }
 
+impl KeyState {
+    /// Forgets a reservation and a block that have ended: a state that is stored has none.
+    fn forget_ended(&mut self, now: Timestamp) {
+        if self.promised <= now && self.block.until <= now {
+            (self.promised, self.block) = (Timestamp::EPOCH, Block::default());
+        }
+    }
+}
+
 impl Held {
     fn and(self, permits: u64, until: Timestamp) -> Self {
-        match permits {
-            0 => self,
-            _ => Self { permits: self.permits + permits, until: self.until.max(until) },
-        }
+        Self { permits: self.permits + permits, until: self.until.max(until) }
     }
 }
 
 impl Policy {
     /// Decides one verb for a key that may have allotments. Without any, the same as [`Policy::decide`].
     pub fn decide_beside(&self, key: &mut AllottedKey, cost: u64, verb: &Verb, now: Timestamp) -> Step {
+        let (mut key, moved) = self.request_key_beside(key, cost, now);
+        let step = key.decide(verb, now);
+        Step { changed: step.changed || moved, ..step }
+    }
+
+    /// One key of a request that may have allotments, and whether its state has followed a clock that stepped back.
+    pub fn request_key_beside<'a>(
+        &'a self,
+        key: &'a mut AllottedKey,
+        cost: u64,
+        now: Timestamp,
+    ) -> (RequestKey<'a>, bool) {
         let moved = self.settle_ended(key, now);
         let held = key.held();
-        let step = self.decide_held(&mut key.state, cost, verb, held, now);
-        Step { changed: step.changed || moved, ..step }
+        (RequestKey { held, ..self.request_key(&mut key.state, cost) }, moved)
     }
 
     /// Carries out a holder's call, and the takes and peeks that came with it.
@@ -175,9 +192,12 @@ impl Policy {
             None => keep = 0,
         }
         let others = key.held_except(Some(call.id));
-        let held = others.and(keep, now + call.hold);
+        let held = if keep > 0 { others.and(keep, now + call.hold) } else { others };
         let mut decisions = Vec::new();
         for (cost, verb) in requests {
+            if changed {
+                key.state.forget_ended(now);
+            }
             let step = self.decide_held(&mut key.state, cost, verb, held, now);
             changed |= step.changed;
             decisions.push(step.decision);
@@ -190,7 +210,8 @@ impl Policy {
         let has_room = known.is_some() || key.allotments.len() < MAX_ALLOTMENTS;
         // While a request waits for its turn nothing is granted, and no request overtakes it for longer than a turn.
         let recalled = key.state.promised > now || key.state.block.until > now;
-        let room = if has_room && end > now && !recalled { self.room(&key.state, others.permits + keep, now) } else { 0 };
+        let room =
+            if has_room && end > now && !recalled { self.room(&key.state, others.permits + keep, now) } else { 0 };
         let granted = call.want.min(room / 2);
         let own = Allotment { id: call.id, seq: call.seq, used: call.used, held: keep + granted, end };
         match known {
@@ -210,11 +231,10 @@ impl Policy {
 
     /// When a key with its allotments is back to its initial state; a bound.
     pub fn reset_beside(&self, key: &AllottedKey, now: Timestamp) -> Timestamp {
-        let ends = key.allotments.iter().map(|allotment| allotment.end);
         let held = key.held();
         let rules = self.rules().iter().zip(&key.state.states);
         let resets = rules.map(|(rule, state)| rule.look_beside(state, held, now).reset_at);
-        ends.chain(resets).fold(key.state.block.until.max(key.state.promised), Timestamp::max)
+        resets.fold(key.state.block.until.max(key.state.promised).max(held.until), Timestamp::max)
     }
 
     fn decide_held(&self, state: &mut KeyState, cost: u64, verb: &Verb, held: Held, now: Timestamp) -> Step {
@@ -275,7 +295,7 @@ impl Policy {
 
     fn free_at(&self, key_state: &KeyState, held: Held, now: Timestamp) -> Timestamp {
         let enforced = self.rules().iter().zip(&key_state.states).filter(|(rule, _)| !rule.is_shadow());
-        let free = enforced.filter_map(|(rule, state)| rule.weigh_beside(state, 1, held, &Take::now(), now));
+        let free = enforced.filter_map(|(rule, state)| rule.weigh_beside(state, 1, held, Span::ZERO, now));
         free.map(|weighed| weighed.free_at).fold(key_state.block.until.max(now), Timestamp::max)
     }
 }
@@ -291,7 +311,7 @@ impl ReadyRule {
         state: &State,
         cost: u64,
         held: Held,
-        take: &Take,
+        longest_wait: Span,
         now: Timestamp,
     ) -> Option<Weighed> {
         let limit = self.algorithm().limit();
@@ -299,8 +319,8 @@ impl ReadyRule {
             return self.weigh(state, cost, now);
         }
         if cost + held.permits > limit {
-            let not_within_the_wait = now + take.max_wait + Span::MICROSECOND;
-            return Some(Weighed::at(held.until.max(not_within_the_wait)));
+            let after_the_wait = now + longest_wait + Span::MICROSECOND;
+            return Some(Weighed::at(held.until.max(after_the_wait)));
         }
         self.weigh(state, cost + held.permits, now)
     }

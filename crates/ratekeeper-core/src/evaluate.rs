@@ -17,7 +17,7 @@ use crate::{
     policy::{KeyState, Policy},
     refused::charge_what_is_left,
     request_key::{RequestKey, Step},
-    time::Timestamp,
+    time::{Span, Timestamp},
     verb::{Take, Verb},
 };
 
@@ -34,9 +34,10 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
     let now = now.min(MAX_TIME);
     let mut evaluation = Evaluation::start(now);
     let mut moved = false;
+    let longest_wait = keys.iter().map(|key| key.policy.horizon()).fold(take.max_wait, Span::min);
     for key in &mut *keys {
         moved |= key.follow(now).0;
-        key.weigh(take, now, &mut evaluation);
+        key.weigh(longest_wait, now, &mut evaluation);
     }
     let at = evaluation.go_at;
     let refused = evaluation.refuses(take, now);
@@ -77,12 +78,12 @@ impl RequestKey<'_> {
     }
 
     #[inline]
-    fn weigh(&self, take: &Take, now: Timestamp, evaluation: &mut Evaluation) {
+    fn weigh(&self, longest_wait: Span, now: Timestamp, evaluation: &mut Evaluation) {
         evaluation.bound(self.block.until, self.policy.horizon());
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
             let weighed = match self.held.permits {
                 0 => rule.weigh(state, self.cost, now),
-                _ => rule.weigh_beside(state, self.cost, self.held, take, now),
+                _ => rule.weigh_beside(state, self.cost, self.held, longest_wait, now),
             };
             evaluation.add(rule, weighed);
         }

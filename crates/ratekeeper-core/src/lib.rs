@@ -35,8 +35,8 @@
 //! - **reservation**: permits charged now for a later time, so that a waiter asks only once.
 
 mod adjust;
-mod allotment;
 pub mod algorithm;
+mod allotment;
 pub mod bounds;
 mod calendar;
 mod combine;

@@ -30,7 +30,7 @@ pub struct RequestKey<'a> {
 pub struct Held {
     /// How many.
     pub permits: u64,
-    /// When the last of them ends.
+    /// When the last of the allotments ends.
     pub until: Timestamp,
 }
 

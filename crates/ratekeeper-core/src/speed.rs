@@ -46,12 +46,7 @@ pub struct Prepaid {
 impl Prepaid {
     /// The defaults: hot from 100 permits per second, turns of 100 ms at most, denials remembered for 50 ms at most.
     pub const fn new() -> Self {
-        Self {
-            hot_per_second: 100,
-            turn: Span::from_millis(100),
-            hold: Span::ZERO,
-            remember: Span::from_millis(50),
-        }
+        Self { hot_per_second: 100, turn: Span::from_millis(100), hold: Span::ZERO, remember: Span::from_millis(50) }
     }
 
     /// Permits per second from which a key is hot.

@@ -9,7 +9,7 @@
 //! a minor release; users of a limiter need none of them.
 
 pub use crate::{
-    allotment::{AllottedKey, Allotment, AllotmentCall, AllotmentReply, AllotmentStep, MAX_ALLOTMENTS},
+    allotment::{Allotment, AllotmentCall, AllotmentReply, AllotmentStep, AllottedKey, MAX_ALLOTMENTS},
     combine::{least_remaining, strictest_denial},
     evaluate::take_all,
     from_script::{ScriptTake, decision_from_look, decision_from_take},

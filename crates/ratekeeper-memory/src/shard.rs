@@ -253,7 +253,14 @@ impl Shard {
     ) -> Decision {
         let decide = |verb: &Verb| {
             let (mut states, mut promised, mut block) = ([State::Meter(meter)], Timestamp::EPOCH, Block::default());
-            let mut key = RequestKey { policy, promised: &mut promised, block: &mut block, states: &mut states, cost, held: Held::NONE };
+            let mut key = RequestKey {
+                policy,
+                promised: &mut promised,
+                block: &mut block,
+                states: &mut states,
+                cost,
+                held: Held::NONE,
+            };
             let step = match verb {
                 Verb::Take(take) => take_all(std::slice::from_mut(&mut key), take, now),
                 other => key.adjust(other, now),

@@ -16,11 +16,27 @@
 if now > deadline and not far then
   return pack('>I6I7', 3, now)
 end
+--@ parties
+--@ if prepaid
+--@ else
 if verb == 7 then
   call('DEL', KEYS[1])
 end
---@ parties
+--@ end
 --@ include read
+--@ if prepaid
+-- Allotments are kept: their holders go on using them.
+if verb == 7 then
+--@ rules
+--@ if list
+--@ do unseen
+--@ else
+  $at, $used = 0, 0
+--@ end
+--@ end
+  @promised, @since, @until, @moved = 0, 0, 0, true
+end
+--@ end
 local held = false
 --@ rules
 --@ do level

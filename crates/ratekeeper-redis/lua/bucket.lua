@@ -63,6 +63,13 @@ $at, $used = $base, $level
 if $level > 0 then
   rests = $base + ceil($level / $drain)
 end
+--@ section rests_held
+rests = $level + @allotted * $unit
+if rests > 4503599627370495 then
+  rests = 4503599627370495
+end
+rests = @last_end + ceil(rests / $drain)
+
 --@ section look
 remaining, rests = 0, now
 if $level < $capacity then

@@ -83,6 +83,18 @@ skipped = (period_of(moment, $unit, $offset) - period_of($start, $unit, $offset)
 if $level > 0 then
   rests = later($start, ceil($level / $limit), $unit, $offset)
 end
+--@ section rests_held
+local from, windows = later(@last_end, 0, $unit, $offset), 1
+if $start > from then
+  from = $start
+end
+if $level > $limit then
+  windows = ceil($level / $limit)
+end
+rests = later(from, windows, $unit, $offset)
+
+--@ section allotment_end
+
 --@ section line_ends
 local ends = now
 if $level > $limit then

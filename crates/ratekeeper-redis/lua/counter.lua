@@ -122,6 +122,13 @@ if $first < $count then
   rests = ($indexes[$count] + 1) * $slice + $window
 end
 
+--@ section rests_held
+rests = floor(@last_end / $slice)
+if $count > 0 and $indexes[$count] > rests then
+  rests = $indexes[$count]
+end
+rests = (rests + 1) * $slice + $window
+
 --@ section look
 remaining, rests = 0, now
 if $line <= $moment and $counted < $limit then

@@ -44,7 +44,18 @@ if back > 0 then
   end
 end
 
+--@ section rests_held
+rests = $line
+if @last_end > rests then
+  rests = @last_end
+end
+rests = rests + $window
+
 --@ section level
+if $tail ~= '' then
+  -- An entry that was added before becomes one of the others.
+  $bytes, $from, $count, $tail = sub($bytes, $from, $from + $count * 12 - 1) .. $tail, 1, $count + 1, ''
+end
 $line, $total, $moment, $gone, $left = 0, $dropped, now, 0, $dropped
 if $count > 0 then
   $line, $total = unpack('>I7I5', $bytes, $from + ($count - 1) * 12)
@@ -119,7 +130,12 @@ $total = $total + permits
 if $total > 1099511627775 then
   $total = 1099511627775
 end
-if $count > 0 and $line >= at then
+if $tail ~= '' then
+  if $line < at then
+    $bytes, $from, $count = sub($bytes, $from, $from + $count * 12 - 1) .. $tail, 1, $count + 1
+    $line = at
+  end
+elseif $count > 0 and $line >= at then
   $count = $count - 1
 else
   $line = at

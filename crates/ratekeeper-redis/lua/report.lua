@@ -2,7 +2,7 @@
 --@ rules
 do
   local remaining, rests
---@ do look
+--@ include look
   reply = reply .. pack('>I7I7', remaining, rests)
 end
 --@ end

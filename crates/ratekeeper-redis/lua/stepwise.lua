@@ -52,6 +52,17 @@ if $level > 0 then
   rests = $tick + ceil($level / $lump) * $per
 end
 
+--@ section rests_held
+local most = floor(4503599627370495 / $per) * $lump
+if most > 4503599627370495 then
+  most = 4503599627370495
+end
+rests = $level + @allotted
+if rests > most then
+  rests = most
+end
+rests = @last_end + ceil(rests / $lump) * $per
+
 --@ section quick
 if $at > now then
   fits = nil

@@ -89,7 +89,7 @@ local reply = pack('>I6I7I7', refused and 2 or 1, now, blocked)
 --@ rules
 do
   local remaining, rests
---@ do look
+--@ include look
   reply = reply .. pack('>I7I7I7I7', $free + 1, $go < 0 and 0 or $go, remaining, rests)
 end
 --@ end

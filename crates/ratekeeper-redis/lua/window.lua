@@ -61,6 +61,30 @@ if $level > 0 then
   rests = $start + ceil($level / $limit) * $per
 end
 
+--@ section rests_held
+local from, windows = @last_end - @last_end % $align, 1
+if $start > from then
+  from = $start
+end
+if $level > $limit then
+  windows = ceil($level / $limit)
+end
+rests = from + windows * $per
+
+--@ section forget
+-- What was used in a window that has ended does not count any more.
+forgotten = $start > moment and $start <= present
+
+--@ section allotment_end
+-- A window that starts with the first request is opened by takes alone, and allotments end with it.
+if $align == 1 then
+  if $level == 0 then
+    open = false
+  elseif $start + $per < ends then
+    ends = $start + $per
+  end
+end
+
 --@ section quick
 if $at > now then
   fits = nil

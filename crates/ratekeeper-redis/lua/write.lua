@@ -9,6 +9,21 @@ do
   if rests > lives then
     lives = rests
   end
+--@ if prepaid
+--@ if enforcing
+  if @allotted > 0 then
+--@ do rests_held
+    if rests > lives then
+      lives = rests
+    end
+  end
+--@ end
+--@ end
+end
+--@ end
+--@ if prepaid
+if @allotments > 0 and @last_end > lives then
+  lives = @last_end
 end
 --@ end
 lives = ceil((lives - now) / 1000)
@@ -22,7 +37,20 @@ else
   end
 --@ end
 --@ end
+--@ if prepaid
+  if @allotments > 0 then
+    if @promised <= now then
+      @promised = 0
+    end
+    if @until <= now then
+      @since, @until = 0, 0
+    end
+    @new = pack('<<allotted_formats>>', @tag + 2199023255552, now, <<meter_values>>@promised, @since, @until, @allotted, @first_end,
+      @last_end, @allotments) .. @records<<lists>>
+  elseif @promised > now or @until > now then
+--@ else
   if @promised > now or @until > now then
+--@ end
     @new = pack('<<extra_formats>>', @tag + 1099511627776, now, <<meter_values>>@promised, @since, @until)<<lists>>
   else
     @new = pack('<<plain_formats>>', @tag, now<<more_meter_values>>)<<lists>>

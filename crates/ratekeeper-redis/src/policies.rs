@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use ratekeeper_core::{OnQuotaChange, OnStoreFailure, Policy};
 
 use crate::{
+    allotment::HolderConfig,
     fingerprint,
     key::{KeyPrefix, Together},
     link::Script,
@@ -58,6 +59,8 @@ pub(crate) struct Version {
     /// The number of reconnects before that write.
     pub(crate) definition_connection: AtomicU64,
     pub(crate) local: Option<LocalRules>,
+    /// The numbers of holders, if the policy is prepaid.
+    pub(crate) prepaid: Option<HolderConfig>,
 }
 
 /// The scripts of one shape.
@@ -67,6 +70,8 @@ pub(crate) struct Scripts {
     pub(crate) take: Script,
     /// Several takes of one key; `None` if they cannot be merged.
     pub(crate) merge: Option<Script>,
+    /// Calls of holders; `None` if the keys have no allotments.
+    pub(crate) allot: Option<Script>,
     pub(crate) amend: Script,
     pub(crate) charge: Script,
 }
@@ -172,6 +177,7 @@ impl Policies {
             definition_written: AtomicU64::new(0),
             definition_connection: AtomicU64::new(0),
             local: LocalRules::of(&policy, nodes),
+            prepaid: HolderConfig::of(&policy),
             policy,
         })
     }
@@ -210,6 +216,7 @@ impl Policies {
         let scripts = Scripts {
             take: script::take(&shape),
             merge: script::merge(&shape),
+            allot: script::allot(&shape),
             amend: script::amend(&shape),
             charge: script::charge(&shape),
             shape: shape.clone(),

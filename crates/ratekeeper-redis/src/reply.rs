@@ -3,7 +3,7 @@
 use ratekeeper_core::{
     Decision, LeaseId, Policy, Release, Take, Timestamp, Verb,
     algorithm::{Algorithm, Look, Weighed},
-    store_api::{ScriptTake, decision_from_look, decision_from_take},
+    store_api::{AllotmentCall, AllotmentStep, AllottedKey, ScriptTake, decision_from_look, decision_from_take},
 };
 use redis::Value;
 
@@ -34,6 +34,8 @@ pub(crate) enum Reply {
 pub(crate) enum MergedReply {
     /// One decision per request.
     Decided(Vec<Decision>),
+    /// Nothing was done: the log is too long to be read as a whole, and its takes are cheaper one by one.
+    TooLong,
     /// No decision.
     Other(Reply),
 }
@@ -58,13 +60,12 @@ pub(crate) fn to_merged<'a>(
     reply: &Value,
 ) -> MergedReply {
     let mut decisions = Vec::new();
+    let mut too_long = false;
     let read = decided(reply, |code, now, rest| {
-        let Tagged { policy, tag, .. } = subject;
-        let mut state = match rest.0 {
-            [] => policy.fresh(),
-            value => state::decode(policy, tag, value)?.1,
-        };
-        decisions.extend(requests.map(|(cost, verb)| policy.decide(&mut state, cost, verb, now).decision));
+        too_long = code == TOO_LONG;
+        let policy = subject.policy;
+        let mut key = value_before(subject, rest)?;
+        decisions.extend(requests.map(|(cost, verb)| policy.decide_beside(&mut key, cost, verb, now).decision));
         (code == MERGED).then(|| decisions.pop()).flatten()
     });
     match read {
@@ -72,8 +73,59 @@ pub(crate) fn to_merged<'a>(
             decisions.push(last);
             MergedReply::Decided(decisions)
         }
+        _ if too_long => MergedReply::TooLong,
         Ok(other) => MergedReply::Other(other),
         Err(_) => MergedReply::Other(Reply::Strange),
+    }
+}
+
+/// The reply to a holder's call. It follows from the value before the call.
+#[derive(Debug)]
+pub(crate) enum AllotReply {
+    /// The decisions of the requests, the grant, and whether the store knew the holder's allotment.
+    Done(AllotmentStep, Known),
+    /// No decision.
+    Other(Reply),
+}
+
+/// Whether the store knew an allotment that had not ended by the holder's knowledge.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Known {
+    Yes,
+    /// Its state was lost.
+    Lost,
+}
+
+pub(crate) fn to_allot<'a>(
+    subject: Tagged<'_>,
+    call: &AllotmentCall,
+    requests: impl Iterator<Item = (u64, &'a Verb)>,
+    reply: &Value,
+) -> AllotReply {
+    let mut done = None;
+    let read = decided(reply, |code, now, rest| {
+        let mut key = value_before(subject, rest)?;
+        let is_known = key.allotments.iter().any(|allotment| allotment.id == call.id);
+        let step = subject.policy.allot(&mut key, call, requests, now);
+        // A first call has nothing to lose.
+        let has_held = call.keep > 0 || call.used > call.acknowledged;
+        let known = if !is_known && call.end > now && has_held { Known::Lost } else { Known::Yes };
+        let status = subject.policy.decide_beside(&mut key, 0, &Verb::Peek, now).decision;
+        done = Some((step, known));
+        (code == MERGED).then_some(status)
+    });
+    match (read, done) {
+        (Ok(Reply::Decided(_)), Some((step, known))) => AllotReply::Done(step, known),
+        (Ok(other), _) => AllotReply::Other(other),
+        (Err(_), _) => AllotReply::Other(Reply::Strange),
+    }
+}
+
+/// The key before the call, from the value at the end of its reply.
+fn value_before(Tagged { policy, tag, .. }: Tagged<'_>, rest: Reader<'_>) -> Option<AllottedKey> {
+    match rest.0 {
+        [] => Some(AllottedKey::new(policy.fresh())),
+        value => Some(state::decode_allotted(policy, tag, value)?.1),
     }
 }
 
@@ -122,6 +174,7 @@ const REFUSED: u64 = 2;
 const LATE: u64 = 3;
 const NOT_OURS: u64 = 4;
 const MERGED: u64 = 5;
+const TOO_LONG: u64 = 7;
 
 /// A request that was admitted at once: the decision follows from the new state.
 fn from_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {

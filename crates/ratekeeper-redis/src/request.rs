@@ -1,6 +1,8 @@
 //! Arguments of script calls: numbers packed as the scripts unpack them.
 
-use ratekeeper_core::{Policy, Release, Span, Take, Timestamp, Verb, algorithm::AnyAlgorithm, bounds::MAX_WAIT};
+use ratekeeper_core::{
+    Policy, Release, Span, Take, Timestamp, Verb, algorithm::AnyAlgorithm, bounds::MAX_WAIT, store_api::AllotmentCall,
+};
 
 use crate::{
     bytes::put,
@@ -87,20 +89,29 @@ impl Run {
 
 /// The numbers of a merged call.
 pub(crate) fn merge(subject: Tagged<'_>, runs: &[Run]) -> Vec<u8> {
-    let horizon = subject.policy.horizon().min(MAX_WAIT);
     let mut out = Doubles::new();
     out.put(runs.len() as u64);
     out.tag(subject);
     out.first_numbers(subject);
     out.last_numbers(subject);
-    let two_waits = has_two_waits(&vec![Piece::of(subject.policy)]);
-    for Run { count, cost, max_wait, whole_wait } in runs {
-        out.put(*count);
-        out.put(*cost);
-        let bounded = max_wait.as_micros().min(horizon.as_micros());
-        out.put(if two_waits { max_wait.as_micros() } else { bounded });
-        out.put(if two_waits && !whole_wait { horizon.as_micros() } else { bounded });
+    out.runs(subject, runs);
+    out.0
+}
+
+/// The numbers of a holder's call, with the requests that wait for it.
+pub(crate) fn allot(subject: Tagged<'_>, call: &AllotmentCall, runs: &[Run]) -> Vec<u8> {
+    let mut out = Doubles::new();
+    out.put(runs.len() as u64);
+    for number in [call.id, call.seq, call.used, call.acknowledged, call.keep, call.used_by.as_micros()] {
+        out.put(number);
     }
+    for number in [call.end.as_micros(), call.want, call.hold.as_micros()] {
+        out.put(number);
+    }
+    out.tag(subject);
+    out.first_numbers(subject);
+    out.last_numbers(subject);
+    out.runs(subject, runs);
     out.0
 }
 
@@ -224,6 +235,18 @@ impl Doubles {
             if let Some((_, numbers)) = numbers(rule).split_last() {
                 numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_be_bytes()));
             }
+        }
+    }
+
+    fn runs(&mut self, Tagged { policy, .. }: Tagged<'_>, runs: &[Run]) {
+        let horizon = policy.horizon().min(MAX_WAIT);
+        let two_waits = has_two_waits(&vec![Piece::of(policy)]);
+        for Run { count, cost, max_wait, whole_wait } in runs {
+            self.put(*count);
+            self.put(*cost);
+            let bounded = max_wait.as_micros().min(horizon.as_micros());
+            self.put(if two_waits { max_wait.as_micros() } else { bounded });
+            self.put(if two_waits && !whole_wait { horizon.as_micros() } else { bounded });
         }
     }
 

@@ -17,7 +17,7 @@ mod source;
 
 pub(crate) use self::{
     piece::{Piece, numbers},
-    shape::{Shape, can_merge, has_two_waits, passes_lease_id},
+    shape::{Shape, can_merge, has_two_waits, is_prepaid, passes_lease_id},
 };
 use crate::link::Script;
 
@@ -29,6 +29,11 @@ pub(crate) fn take(shape: &Shape) -> Script {
 /// The script of several takes of one key; `None` if they cannot be merged.
 pub(crate) fn merge(shape: &Shape) -> Option<Script> {
     can_merge(shape).then(|| Script::new(assemble::assemble(source::MERGE, shape)))
+}
+
+/// The script of a holder's call, with several takes of one key; `None` if its keys have no allotments.
+pub(crate) fn allot(shape: &Shape) -> Option<Script> {
+    is_prepaid(shape).then(|| Script::new(assemble::assemble(source::ALLOT, shape)))
 }
 
 /// The script of every other verb.

@@ -8,13 +8,22 @@
 //! All numbers are unsigned and big-endian. The tag is one byte for "ratekeeper, this layout" and five of the policy's
 //! [fingerprint](crate::fingerprint); the layout with a reservation or a block has the next byte. Meters come first, in
 //! the policy's order, then reservation and block, then each list preceded by its length.
+//!
+//! The layout with allotments has the byte after that. Between block and lists it has
+//!
+//! ```text
+//!   held  first end  last end  number  (id  seq  used  held  end)…
+//!     5       7          7        1      5   4     6     5    7
+//! ```
+//!
+//! Releases before allotments read such a value as not theirs.
 
 use std::{iter, sync::LazyLock};
 
 use ratekeeper_core::{
     LeaseId, Policy, Timestamp,
     algorithm::{AnyAlgorithm, CounterState, Lease, LeaseState, Log, LogState, Meter, State},
-    store_api::{Block, KeyState},
+    store_api::{Allotment, AllottedKey, Block, KeyState, MAX_ALLOTMENTS},
 };
 
 use crate::bytes::{Reader, put};
@@ -37,7 +46,7 @@ impl Tag {
     /// The tag of a value, if its layout is known.
     pub(crate) fn found_in(value: &[u8]) -> Option<Self> {
         let tag = Reader(value).number(6)?;
-        matches!(tag >> LAYOUT_SHIFT, LAYOUT | LAYOUT_WITH_EXTRAS).then(|| Self::new(tag))
+        matches!(tag >> LAYOUT_SHIFT, LAYOUT | LAYOUT_WITH_EXTRAS | LAYOUT_WITH_ALLOTMENTS).then(|| Self::new(tag))
     }
 
     /// The fingerprint of the rules.
@@ -52,16 +61,32 @@ impl Tag {
 }
 
 const LAYOUT_WITH_EXTRAS: u64 = LAYOUT + 1;
+const LAYOUT_WITH_ALLOTMENTS: u64 = LAYOUT + 2;
 
 /// The value to store at `now`, and its TTL in milliseconds; `None` for a key in its initial state.
 pub(crate) fn encode(policy: &Policy, tag: Tag, subject: &KeyState, now: Timestamp) -> Option<(Vec<u8>, u64)> {
     let lives = policy.reset_at(subject, now).since(now).as_micros().div_ceil(1_000);
-    if lives == 0 {
-        return None;
+    (lives > 0).then(|| (encode_parts(policy, tag, subject, &[], now), lives))
+}
+
+/// The same for a key that may have allotments.
+pub(crate) fn encode_allotted(policy: &Policy, tag: Tag, key: &AllottedKey, now: Timestamp) -> Option<(Vec<u8>, u64)> {
+    if key.allotments.is_empty() {
+        return encode(policy, tag, &key.state, now);
     }
+    let lives = policy.reset_beside(key, now).since(now).as_micros().div_ceil(1_000);
+    (lives > 0).then(|| (encode_parts(policy, tag, &key.state, &key.allotments, now), lives))
+}
+
+fn encode_parts(policy: &Policy, tag: Tag, subject: &KeyState, allotments: &[Allotment], now: Timestamp) -> Vec<u8> {
     let extras = subject.promised > now || subject.block.until > now;
+    let layout = match (allotments.is_empty(), extras) {
+        (false, _) => LAYOUT_WITH_ALLOTMENTS,
+        (true, true) => LAYOUT_WITH_EXTRAS,
+        (true, false) => LAYOUT,
+    };
     let mut out = Vec::with_capacity(64);
-    put(&mut out, 6, if extras { tag.0 + (1 << LAYOUT_SHIFT) } else { tag.0 });
+    put(&mut out, 6, tag.0 + ((layout - LAYOUT) << LAYOUT_SHIFT));
     put(&mut out, 7, now.as_micros());
     for (rule, state) in policy.rules().iter().zip(&subject.states) {
         if is_meter(rule.algorithm()) {
@@ -70,10 +95,17 @@ pub(crate) fn encode(policy: &Policy, tag: Tag, subject: &KeyState, now: Timesta
             put(&mut out, 7, used);
         }
     }
-    if extras {
+    if layout == LAYOUT_WITH_EXTRAS {
         for moment in [subject.promised, subject.block.since, subject.block.until] {
             put(&mut out, 7, moment.as_micros());
         }
+    } else if layout == LAYOUT_WITH_ALLOTMENTS {
+        let promised = if subject.promised > now { subject.promised } else { Timestamp::EPOCH };
+        let block = if subject.block.until > now { subject.block } else { Block::default() };
+        for moment in [promised, block.since, block.until] {
+            put(&mut out, 7, moment.as_micros());
+        }
+        put_allotments(&mut out, allotments);
     }
     for (rule, state) in policy.rules().iter().zip(&subject.states) {
         match rule.algorithm() {
@@ -91,17 +123,53 @@ pub(crate) fn encode(policy: &Policy, tag: Tag, subject: &KeyState, now: Timesta
             AnyAlgorithm::Bucket(_) | AnyAlgorithm::Stepwise(_) | AnyAlgorithm::Window(_) => {}
         }
     }
-    Some((out, lives))
+    out
 }
 
-/// The time of writing and the state of a value; `None` if it was not written under this policy or is damaged.
-pub(crate) fn decode(policy: &Policy, tag: Tag, value: &[u8]) -> Option<(Timestamp, KeyState)> {
-    let mut reader = Reader(value);
-    let found = reader.number(6)?;
-    let extras = found == tag.0 + (1 << LAYOUT_SHIFT);
-    if found != tag.0 && !extras {
-        return None;
+fn put_allotments(out: &mut Vec<u8>, allotments: &[Allotment]) {
+    let ends = || allotments.iter().map(|allotment| allotment.end.as_micros());
+    put(out, 5, allotments.iter().map(|allotment| allotment.held).sum());
+    put(out, 7, ends().min().unwrap_or_default());
+    put(out, 7, ends().max().unwrap_or_default());
+    put(out, 1, allotments.len() as u64);
+    for Allotment { id, seq, used, held, end } in allotments {
+        put(out, 5, *id);
+        put(out, 4, *seq);
+        put(out, 6, *used);
+        put(out, 5, *held);
+        put(out, 7, end.as_micros());
     }
+}
+
+fn read_allotments(reader: &mut Reader<'_>) -> Option<Vec<Allotment>> {
+    let (held, _first, _last) = (reader.number(5)?, reader.timestamp()?, reader.timestamp()?);
+    let number = usize::try_from(reader.number(1)?).ok().filter(|number| *number <= MAX_ALLOTMENTS)?;
+    let allotment = |reader: &mut Reader<'_>| {
+        let (id, seq, used) = (reader.number(5)?, reader.number(4)?, reader.number(6)?);
+        Some(Allotment { id, seq, used, held: reader.number(5)?, end: reader.timestamp()? })
+    };
+    let allotments: Vec<Allotment> = (0..number).map(|_| allotment(reader)).collect::<Option<_>>()?;
+    let sum: u64 = allotments.iter().map(|allotment| allotment.held).sum();
+    (sum == held && number > 0).then_some(allotments)
+}
+
+/// The time of writing and the state of a value; `None` if it was not written under this policy, has allotments or is
+/// damaged.
+pub(crate) fn decode(policy: &Policy, tag: Tag, value: &[u8]) -> Option<(Timestamp, KeyState)> {
+    let (written, key) = decode_allotted(policy, tag, value)?;
+    key.allotments.is_empty().then_some((written, key.state))
+}
+
+/// The same for a value that may have allotments.
+pub(crate) fn decode_allotted(policy: &Policy, tag: Tag, value: &[u8]) -> Option<(Timestamp, AllottedKey)> {
+    let mut reader = Reader(value);
+    let layout = reader.number(6)?.checked_sub(tag.0)?;
+    let (extras, allotted) = match layout {
+        0 => (false, false),
+        EXTRAS => (true, false),
+        ALLOTMENTS => (true, true),
+        _ => return None,
+    };
     let written = reader.timestamp()?;
     let mut subject = policy.fresh();
     for (rule, state) in policy.rules().iter().zip(&mut subject.states) {
@@ -113,6 +181,7 @@ pub(crate) fn decode(policy: &Policy, tag: Tag, value: &[u8]) -> Option<(Timesta
         subject.promised = reader.timestamp()?;
         subject.block = Block { since: reader.timestamp()?, until: reader.timestamp()? };
     }
+    let allotments = if allotted { read_allotments(&mut reader)? } else { Vec::new() };
     for (rule, state) in policy.rules().iter().zip(&mut subject.states) {
         if !is_meter(rule.algorithm()) {
             let length = usize::try_from(reader.number(4)?).ok()?;
@@ -120,7 +189,7 @@ pub(crate) fn decode(policy: &Policy, tag: Tag, value: &[u8]) -> Option<(Timesta
             *state = read_list(rule.algorithm(), Reader(list))?;
         }
     }
-    reader.0.is_empty().then_some((written, subject))
+    reader.0.is_empty().then_some((written, AllottedKey { state: subject, allotments }))
 }
 
 fn is_meter(limiting: &AnyAlgorithm) -> bool {
@@ -193,6 +262,9 @@ fn read_list(limiting: &AnyAlgorithm, mut list: Reader<'_>) -> Option<State> {
     }
 }
 
+/// What is added to the tag of a value with a reservation or a block, and of one with allotments.
+const EXTRAS: u64 = 1 << LAYOUT_SHIFT;
+const ALLOTMENTS: u64 = 2 << LAYOUT_SHIFT;
 /// A log's head and one entry, in bytes.
 const LOG_HEAD: u64 = 49;
 const LOG_ENTRY: u64 = 12;

@@ -1,11 +1,13 @@
 //! Twin tests: scripts and core run the same random quotas, costs, waits, verbs and times, some of them backwards. After
 //! every step they must agree in the decision, the stored bytes and the TTL. Some steps are merged calls: a random queue of
-//! takes and peeks, which must agree with the same requests one after the other.
+//! takes and peeks, which must agree with the same requests one after the other. Under prepaid policies some are calls of
+//! holders.
 //!
 //! One test per algorithm, each on a separate server, with policies of that algorithm alone or among others. Many
 //! scenarios run concurrently, so that one round trip has a step of each. `RATEKEEPER_TWIN_STEPS` sets the number of
 //! steps, `RATEKEEPER_TWIN_SEED` repeats a run.
 
+mod allotments;
 mod generate;
 mod queue;
 mod scenario;

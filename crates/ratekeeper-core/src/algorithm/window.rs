@@ -191,8 +191,8 @@ impl Algorithm for Window {
 
     fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
         let count = self.count(state, now);
-        let used = count.used.saturating_add(held.permits).min(self.most());
-        self.schedule.later(self.schedule.start(held.until).max(count.start), used.div_ceil(self.limit))
+        let windows = count.used.div_ceil(self.limit).max(1);
+        self.schedule.later(self.schedule.start(held.until).max(count.start), windows)
     }
 
     /// A window that starts with the first request is opened by takes alone, and allotments end with it: opened by a

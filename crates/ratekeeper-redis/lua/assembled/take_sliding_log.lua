@@ -127,6 +127,9 @@ local never = false
 if until_1 > blocked then
   blocked = until_1
 end
+if tail_1 ~= '' then
+  bytes_1, from_1, count_1, tail_1 = sub(bytes_1, from_1, from_1 + count_1 * 12 - 1) .. tail_1, 1, count_1 + 1, ''
+end
 line_1, total_1, moment_1, gone_1, left_1 = 0, dropped_1, now, 0, dropped_1
 if count_1 > 0 then
   line_1, total_1 = unpack('>I7I5', bytes_1, from_1 + (count_1 - 1) * 12)
@@ -212,7 +215,12 @@ if not refused and cost > 0 then
     if total_1 > 1099511627775 then
       total_1 = 1099511627775
     end
-    if count_1 > 0 and line_1 >= at then
+    if tail_1 ~= '' then
+      if line_1 < at then
+        bytes_1, from_1, count_1 = sub(bytes_1, from_1, from_1 + count_1 * 12 - 1) .. tail_1, 1, count_1 + 1
+        line_1 = at
+      end
+    elseif count_1 > 0 and line_1 >= at then
       count_1 = count_1 - 1
     else
       line_1 = at

@@ -151,6 +151,9 @@ else
     go = go_2
   end
 end
+if tail_3 ~= '' then
+  bytes_3, from_3, count_3, tail_3 = sub(bytes_3, from_3, from_3 + count_3 * 12 - 1) .. tail_3, 1, count_3 + 1, ''
+end
 line_3, total_3, moment_3, gone_3, left_3 = 0, dropped_3, now, 0, dropped_3
 if count_3 > 0 then
   line_3, total_3 = unpack('>I7I5', bytes_3, from_3 + (count_3 - 1) * 12)
@@ -257,7 +260,12 @@ if not refused and cost > 0 then
     if total_3 > 1099511627775 then
       total_3 = 1099511627775
     end
-    if count_3 > 0 and line_3 >= at then
+    if tail_3 ~= '' then
+      if line_3 < at then
+        bytes_3, from_3, count_3 = sub(bytes_3, from_3, from_3 + count_3 * 12 - 1) .. tail_3, 1, count_3 + 1
+        line_3 = at
+      end
+    elseif count_3 > 0 and line_3 >= at then
       count_3 = count_3 - 1
     else
       line_3 = at

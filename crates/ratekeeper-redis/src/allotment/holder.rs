@@ -275,11 +275,8 @@ impl Holder {
             self.counts.returned += self.held;
             self.held = 0;
         }
-        let want = if return_all || now < self.short_until {
-            0
-        } else {
-            self.rate.target(config).saturating_sub(self.held)
-        };
+        let want =
+            if return_all || now < self.short_until { 0 } else { self.rate.target(config).saturating_sub(self.held) };
         self.seq += 1;
         (self.asked_at, self.sent, self.is_recalled) = (now, self.used, false);
         self.in_flight = Some(InFlight { seq: self.seq, asked: now, used: self.used, keep: self.held, want });

@@ -1,4 +1,4 @@
-//! Template engine of the scripts: a template (`take.lua`, `merge.lua`, `amend.lua`, `charge.lua`) and the sections of its rules'
+//! Template engine of the scripts: a template (`take.lua`, `merge.lua`, `allot.lua`, `amend.lua`, `charge.lua`) and the sections of its rules'
 //! algorithms become the script of one shape.
 //!
 //! | in a Lua file | becomes |
@@ -136,6 +136,7 @@ impl Writer<'_> {
             ("counting", Some((_, piece))) => piece.counts_refused,
             ("list", Some((_, piece))) => !piece.kind.is_meter(),
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
+            ("prepaid", _) => self.rules_of(scope).iter().any(|(_, piece)| piece.prepaid),
             ("counting", None) => self.rules_of(scope).iter().any(|(_, piece)| piece.counts_refused),
             ("uncounted", _) => !self.shape.iter().flatten().any(|piece| piece.counts_refused),
             ("lone log", _) => is_lone_log(self.shape),

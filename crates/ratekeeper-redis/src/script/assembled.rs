@@ -9,7 +9,7 @@ use super::{
     assemble::assemble,
     piece::{Kind, Piece},
     shape::Shape,
-    source::{AMEND, CHARGE, MERGE, TAKE},
+    source::{ALLOT, AMEND, CHARGE, MERGE, TAKE},
 };
 
 /// A file: its name, the template, what it is for, and the rules of each key.
@@ -33,7 +33,7 @@ const ALGORITHMS: [(&str, &str, Kind); 8] = [
 ];
 
 fn plain(kind: Kind) -> Piece {
-    Piece { kind, shadow: false, counts_refused: false }
+    Piece { kind, shadow: false, counts_refused: false, prepaid: false }
 }
 
 fn all() -> Vec<Assembled> {
@@ -73,6 +73,19 @@ fn all() -> Vec<Assembled> {
             "a token bucket and a fixed window in shadow",
             vec![vec![plain(Kind::Bucket), shadow]],
         ),
+    ]);
+    let prepaid = |kind| Piece { prepaid: true, ..plain(kind) };
+    files.extend([
+        file("merge", MERGE, "sliding_log", "a sliding log", vec![vec![plain(Kind::Log)]]),
+        file("allot", ALLOT, "token_bucket", "a token bucket", vec![vec![prepaid(Kind::Bucket)]]),
+        file(
+            "allot",
+            ALLOT,
+            "two_rules",
+            "a fixed window and a sliding log",
+            vec![vec![prepaid(Kind::Window), prepaid(Kind::Log)]],
+        ),
+        file("take", TAKE, "prepaid", "a token bucket that may have allotments", vec![vec![prepaid(Kind::Bucket)]]),
     ]);
     for (template, text) in [("amend", AMEND), ("charge", CHARGE)] {
         files.extend([

@@ -13,6 +13,8 @@ pub(crate) struct Piece {
     pub(crate) shadow: bool,
     /// Charged for refused requests as well.
     pub(crate) counts_refused: bool,
+    /// Whether the key may have allotments: its policy is prepaid.
+    pub(crate) prepaid: bool,
 }
 
 /// The algorithm: which Lua file, and which variant of it.
@@ -31,10 +33,12 @@ pub(crate) enum Kind {
 impl Piece {
     /// The pieces of a policy's rules.
     pub(crate) fn of(policy: &Policy) -> Vec<Self> {
+        let prepaid = policy.prepaid().is_some();
         let piece = |rule: &ReadyRule| Self {
             kind: Kind::of(rule),
             shadow: rule.is_shadow(),
             counts_refused: rule.counts_refused(),
+            prepaid,
         };
         policy.rules().iter().map(piece).collect()
     }

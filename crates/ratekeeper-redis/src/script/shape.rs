@@ -22,16 +22,19 @@ pub(super) fn is_plain(shape: &Shape) -> bool {
     matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(quick)) && !has_fields(shape)
 }
 
-/// Whether requests of one key can be decided by one call. A concurrency rule needs an id per request, the script of a
-/// sliding log adds one entry, and a refused request that is counted changes what the next one finds.
+/// Whether requests of one key can be decided by one call. A concurrency rule needs an id per request.
 pub(crate) fn can_merge(shape: &Shape) -> bool {
-    let merges = |piece: &Piece| !matches!(piece.kind, Kind::Leases | Kind::Log) && !piece.counts_refused;
-    matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(merges))
+    matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(|piece| piece.kind != Kind::Leases))
+}
+
+/// Whether the keys of this shape may have allotments.
+pub(crate) fn is_prepaid(shape: &Shape) -> bool {
+    matches!(shape.as_slice(), [rules] if rules.iter().any(|piece| piece.prepaid))
 }
 
 /// Whether several requests that proceed at once change the state as one request for the sum of their costs.
 pub(super) fn is_additive(shape: &Shape) -> bool {
-    let adds = |piece: &Piece| !piece.shadow && !matches!(piece.kind, Kind::Shaped | Kind::Leases | Kind::Log);
+    let adds = |piece: &Piece| !piece.shadow && !matches!(piece.kind, Kind::Shaped | Kind::Leases);
     shape.iter().flatten().all(adds)
 }
 

@@ -135,7 +135,9 @@ impl RedisStore {
         let oldest = self.not_passed(oldest);
         let mark = inner.fallback.ledger.mark();
         match self.ask_merged(name, &requests, runs, oldest).await {
-            Ok(decisions) => {
+            // Takes of a long log are cheaper one by one.
+            Ok(None) => self.send_alone(name, requests).await,
+            Ok(Some(decisions)) => {
                 inner.counters.merged_calls.add_one();
                 inner.counters.merged_requests.add(requests.len() as u64);
                 inner.counters.decided_by_store.add(requests.len() as u64);
@@ -157,14 +159,14 @@ impl RedisStore {
         }
     }
 
-    /// The decisions of a merged call.
+    /// The decisions of a merged call; `None` if the requests have to be sent one by one, and nothing was done.
     async fn ask_merged(
         &self,
         name: &[u8],
         requests: &[Waiting],
         runs: &[Run],
         deadline: Instant,
-    ) -> Result<Vec<Decision>, Failure> {
+    ) -> Result<Option<Vec<Decision>>, Failure> {
         let version = &requests[0].version;
         let Some(script) = &version.scripts.merge else { return Err(Failure::Strange) };
         let key = RequestKey { version, name, cost: 1 };
@@ -181,8 +183,9 @@ impl RedisStore {
             match reply::to_merged(version.tagged(), asked, &value) {
                 MergedReply::Decided(decisions) => {
                     self.ensure_definition(version);
-                    return Ok(decisions);
+                    return Ok(Some(decisions));
                 }
+                MergedReply::TooLong => return Ok(None),
                 MergedReply::Other(Reply::Late) if Instant::now() < deadline => {}
                 MergedReply::Other(Reply::Late) => return Err(Failure::Late),
                 MergedReply::Other(Reply::NotOurs { value, now, .. }) => {

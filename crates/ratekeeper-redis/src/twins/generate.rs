@@ -1,7 +1,7 @@
 //! Random inputs of a scenario: clock, policies, verbs, costs and charges.
 
 use ratekeeper_core::{
-    LeaseId, Policy, Release, Rule, Span, Take, Timestamp, Verb,
+    LeaseId, Policy, Release, Rule, Span, Speed, Take, Timestamp, Verb,
     algorithm::{AnyAlgorithm, Lease},
 };
 use ratekeeper_testkit::random::{Kind, Random};
@@ -37,7 +37,7 @@ impl Scenario {
     pub(super) fn any_cost(&mut self, key: usize) -> u64 {
         let key = &self.keys[key];
         let mut subject = key.subject();
-        let peeked = key.policy.decide(&mut subject, 0, &Verb::Peek, self.now).decision;
+        let peeked = key.policy.decide_beside(&mut subject, 0, &Verb::Peek, self.now).decision;
         let limits: Vec<u64> = peeked.rules.iter().map(|rule| rule.limit).collect();
         let limit = if limits.is_empty() { 1 } else { self.random.pick(&limits) };
         self.random.cost(limit, peeked.remaining())
@@ -121,5 +121,6 @@ pub(super) fn any_policy(random: &mut Random, kind: Kind) -> Policy {
             random.counting(rule.shadow(shadow))
         })
         .collect();
-    Policy::new("policy", rules).unwrap()
+    let speed = if random.one_in(2) { Speed::prepaid() } else { Speed::Exact };
+    Policy::new("policy", rules).unwrap().with_speed(speed)
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use ratekeeper_core::{
     Decision, OnQuotaChange, Period, Span, Timestamp, Verb,
-    store_api::{KeyState, Step, migrate_state, take_all},
+    store_api::{AllotmentCall, AllottedKey, Step, migrate_state, take_all},
 };
 use ratekeeper_testkit::random::{Kind, Random};
 use redis::Value;
@@ -37,6 +37,7 @@ pub(super) struct Scenario {
     amends: HashMap<usize, Arc<Script>>,
     charges: HashMap<usize, Arc<Script>>,
     pub(super) merges: HashMap<usize, Option<Arc<Script>>>,
+    pub(super) allots: HashMap<usize, Option<Arc<Script>>>,
     /// The last operation id, over all keys.
     sequence: u64,
 }
@@ -54,6 +55,8 @@ pub(super) struct Question {
     pub(super) charge: Option<StoreCharge>,
     /// Instead of the verb: requests of a merged call, with their costs.
     pub(super) queue: Vec<(u64, Verb)>,
+    /// With the queue: a holder's call.
+    pub(super) call: Option<AllotmentCall>,
 }
 
 impl Scenario {
@@ -73,8 +76,8 @@ impl Scenario {
         }
         let steps_back = random.one_in(2);
         let (takes, amends, charges) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (taken, merges) = (Vec::new(), HashMap::new());
-        Self { seed, random, now, steps_back, keys, spans, taken, takes, amends, charges, merges, sequence: 0 }
+        let (taken, merges, allots) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { seed, random, now, steps_back, keys, spans, taken, takes, amends, charges, merges, allots, sequence: 0 }
     }
 
     pub(super) fn next_question(&mut self) -> Question {
@@ -82,6 +85,11 @@ impl Scenario {
         let first = self.any_key();
         if self.random.one_in(10) {
             return self.next_charge(first);
+        }
+        if self.random.one_in(3)
+            && let Some(script) = self.allot_script(first)
+        {
+            return self.next_allotment(first, script);
         }
         if self.random.one_in(4)
             && let Some(script) = self.merge_script(first)
@@ -122,6 +130,7 @@ impl Scenario {
             verb,
             charge: None,
             queue: Vec::new(),
+            call: None,
         }
     }
 
@@ -147,35 +156,43 @@ impl Scenario {
             verb: Verb::Peek,
             charge: Some(charge),
             queue: Vec::new(),
+            call: None,
         }
     }
 
     pub(super) fn compare(&mut self, question: Question, reply: Value, stored: Vec<(Value, Value)>) {
+        if question.call.is_some() {
+            return self.compare_allotment(&question, &reply, stored);
+        }
         if !question.queue.is_empty() {
             return self.compare_queue(&question, &reply, stored);
         }
         let Question { asked, costs, verb, script, charge, .. } = question;
-        let mut subjects: Vec<KeyState> = asked.iter().map(|&key| self.keys[key].subject()).collect();
+        let mut subjects: Vec<AllottedKey> = asked.iter().map(|&key| self.keys[key].subject()).collect();
         let before = subjects.clone();
         let is_charged = charge.as_ref().is_some_and(|charge| self.keys[asked[0]].charged < charge.sequence);
         let step = match (&charge, &verb) {
             (Some(charge), _) => {
                 let policy = &self.keys[asked[0]].policy;
                 if is_charged {
-                    subjects[0] = migrate_state(policy, policy, subjects[0].clone(), OnQuotaChange::Keep, self.now);
-                    book(policy, &mut subjects[0], &charge.bill, self.now);
+                    let _ = policy.request_key_beside(&mut subjects[0], 0, self.now);
+                    let state = &mut subjects[0].state;
+                    *state = migrate_state(policy, policy, state.clone(), OnQuotaChange::Keep, self.now);
+                    book(policy, state, &charge.bill, self.now);
                 }
-                let step = policy.decide(&mut subjects[0], 0, &Verb::Peek, self.now);
+                let step = policy.decide_beside(&mut subjects[0], 0, &Verb::Peek, self.now);
                 Step { changed: step.changed || is_charged, ..step }
             }
             (None, Verb::Take(take)) => {
                 let policies = asked.iter().map(|&key| &self.keys[key].policy);
                 let parties = policies.zip(&mut subjects).zip(&costs);
-                let mut parties: Vec<_> =
-                    parties.map(|((policy, subject), &cost)| policy.request_key(subject, cost)).collect();
-                take_all(&mut parties, take, self.now)
+                let parties =
+                    parties.map(|((policy, subject), &cost)| policy.request_key_beside(subject, cost, self.now));
+                let (mut parties, moved): (Vec<_>, Vec<bool>) = parties.unzip();
+                let step = take_all(&mut parties, take, self.now);
+                Step { changed: step.changed || moved.contains(&true), ..step }
             }
-            (None, other) => self.keys[asked[0]].policy.decide(&mut subjects[0], costs[0], other, self.now),
+            (None, other) => self.keys[asked[0]].policy.decide_beside(&mut subjects[0], costs[0], other, self.now),
         };
         let tagged: Vec<Tagged<'_>> =
             asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
@@ -201,9 +218,12 @@ impl Scenario {
             let key = &self.keys[key];
             // Of a refused request, only keys whose state follows the clock are written.
             let charged = cost > 0 && step.decision.is_allowed();
-            let changed = step.changed && (asked.len() == 1 || charged || *subject != key.subject());
+            let mut moved = key.subject();
+            let (_, moved) = key.policy.request_key_beside(&mut moved, 0, self.now);
+            let counted = key.policy.counts_refused() && *subject != key.subject();
+            let changed = step.changed && (asked.len() == 1 || charged || moved || counted);
             expected.push(if changed {
-                state::encode(&key.policy, key.tag, subject, self.now)
+                state::encode_allotted(&key.policy, key.tag, subject, self.now)
             } else {
                 key.stored.clone()
             });

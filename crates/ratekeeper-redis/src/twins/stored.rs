@@ -1,6 +1,6 @@
 //! One key of a scenario, with the value and TTL that the server should have.
 
-use ratekeeper_core::{Policy, algorithm::AnyAlgorithm, store_api::KeyState};
+use ratekeeper_core::{Policy, algorithm::AnyAlgorithm, store_api::AllottedKey};
 use redis::Value;
 
 use crate::{
@@ -44,10 +44,12 @@ impl Key {
     }
 
     /// The state of the stored value.
-    pub(super) fn subject(&self) -> KeyState {
+    pub(super) fn subject(&self) -> AllottedKey {
         match &self.stored {
-            Some((value, _)) => state::decode(&self.policy, self.tag, value).expect("a stored value can be read").1,
-            None => self.policy.fresh(),
+            Some((value, _)) => {
+                state::decode_allotted(&self.policy, self.tag, value).expect("a stored value can be read").1
+            }
+            None => AllottedKey::new(self.policy.fresh()),
         }
     }
 }
@@ -65,6 +67,10 @@ pub(super) fn as_stored((value, expires): (Value, Value)) -> Option<(Vec<u8>, u6
 
 /// The length of the only list of a value, from its start.
 fn list_length(value: &[u8]) -> usize {
-    let begins = if value[0] == b'U' { 13 + 21 } else { 13 };
+    let begins = match value[0] {
+        b'U' => 13 + 21,
+        b'V' => 13 + 21 + 20 + 27 * usize::from(value[13 + 21 + 19]),
+        _ => 13,
+    };
     value.len() - begins - 4
 }

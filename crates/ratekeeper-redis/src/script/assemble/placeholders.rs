@@ -32,6 +32,7 @@ impl Writer<'_> {
             .replace("<<quick_names>>", &each(", ", ""))
             .replace("<<quick_unseen>>", &", 0".repeat(meters.len()))
             .replace("<<quick_size>>", &fixed.to_string())
+            .replace("<<allotted_formats>>", &format!("{formats}I7I7I7I5I7I7I1"))
             .replace("<<extra_formats>>", &format!("{formats}I7I7I7"))
             .replace("<<meter_values>>", &each("", ", "))
             .replace("<<more_meter_values>>", &each(", ", ""))
