@@ -9,6 +9,12 @@
 //! [`Holder`] is a state machine without I/O and without a clock. The store's side of the protocol, with the argument why
 //! no window exceeds its limit, is `ratekeeper_core::store_api::Allotment`.
 
+mod clock;
 mod holder;
+mod table;
 
-pub(crate) use self::holder::{Action, Denial, Holder, HolderConfig, LocalTime, Served};
+pub(crate) use self::{
+    clock::LocalClock,
+    holder::{Action, Holder, HolderConfig, LocalTime, Served},
+    table::{Here, PrepaidKeys},
+};

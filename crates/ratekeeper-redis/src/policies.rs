@@ -37,6 +37,16 @@ impl RedisPolicy {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Distinguishes this policy from others while a handle exists.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).cast::<()>() as usize
+    }
+
+    /// The rules as they are now, for a moment.
+    pub(crate) fn load(&self) -> Arc<Version> {
+        self.current()
+    }
+
     /// The rules as they are now.
     pub(crate) fn current(&self) -> Arc<Version> {
         Arc::clone(&self.0.read())

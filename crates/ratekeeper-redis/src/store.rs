@@ -18,6 +18,7 @@ mod keys;
 mod merge;
 mod migration;
 mod on_failure;
+mod prepaid;
 mod server_only;
 
 use std::{
@@ -39,9 +40,11 @@ use self::{
     health::HealthProbe,
     keys::{Keys, check},
     merge::StoreHotKeys,
+    prepaid::TimedKeys,
 };
 use crate::{
     address::{Address, AddressError},
+    allotment::{LocalClock, PrepaidKeys},
     config::RedisConfig,
     counters::{Counters, Counts},
     events::EventLimit,
@@ -88,6 +91,10 @@ pub(crate) struct Inner {
     charge_log: EventLimit,
     /// Keys with a call in flight, and the requests that wait for its end.
     hot_keys: StoreHotKeys,
+    /// Prepaid keys, with their allotments and remembered denials.
+    prepaid: PrepaidKeys,
+    timed_keys: Mutex<TimedKeys>,
+    local_clock: LocalClock,
 }
 
 impl RedisStore {
@@ -122,6 +129,9 @@ impl RedisStore {
             charged_since_log: AtomicU64::new(0),
             charge_log: EventLimit::default(),
             hot_keys: StoreHotKeys::new(config.link.max_in_flight),
+            prepaid: PrepaidKeys::new(),
+            timed_keys: Mutex::default(),
+            local_clock: LocalClock::new(),
             runtime: Handle::try_current().ok(),
             expiry_base: expiry_base_ms(),
             last_failure: Mutex::new(None),
@@ -142,6 +152,14 @@ impl RedisStore {
     pub fn counts(&self) -> Counts {
         let mut counts = self.inner.counters.snapshot();
         (counts.local_keys_owing, counts.local_grants_owing) = self.inner.owing();
+        let prepaid = self.inner.prepaid.counts();
+        (counts.decided_by_allotment, counts.cached_denials) = (prepaid.requests, prepaid.denials);
+        (counts.allotment_held, counts.allotment_holders) = (prepaid.held, prepaid.holders);
+        counts.allotment_granted = prepaid.permits.granted;
+        counts.allotment_used = prepaid.permits.used;
+        counts.allotment_returned = prepaid.permits.returned;
+        counts.allotment_expired = prepaid.permits.expired;
+        counts.allotment_lost = prepaid.permits.lost;
         counts
     }
 
@@ -162,6 +180,11 @@ impl Store for RedisStore {
 
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         check(asks, &verb)?;
+        if let ([ask], Verb::Take(take)) = (asks, &verb)
+            && let Some(decision) = self.decide_here(ask, take)
+        {
+            return Ok(decision);
+        }
         let keys = Keys::of(asks);
         let requests: Vec<RequestKey<'_>> = keys.requests(asks).collect();
         let inner = &*self.inner;
@@ -170,6 +193,11 @@ impl Store for RedisStore {
             && inner.fallback.refund(request, &verb, self.now_here())
         {
             return Ok(inner.fallback.decide(&requests, &Verb::Peek, self.now_here()).0);
+        }
+        if let [request] = requests.as_slice()
+            && request.version.prepaid.is_some()
+        {
+            return self.decide_prepaid(&asks[0], request, &verb).await;
         }
         match requests.as_slice() {
             [request] if inner.config.merging && request.version.scripts.merge.is_some() => {
@@ -202,6 +230,26 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
+    /// Decides a request of a prepaid key that is not answered in this process.
+    async fn decide_prepaid(
+        &self,
+        ask: &Ask<'_, RedisPolicy>,
+        request: &RequestKey<'_>,
+        verb: &Verb,
+    ) -> Result<Decision, StoreError> {
+        if matches!(verb, Verb::Take(_)) {
+            self.track(ask, request.version, request.name);
+            return self.decide_merged(request, verb).await;
+        }
+        if let Some(decision) = self.give_back_here(request, verb) {
+            return Ok(decision);
+        }
+        let decided = self.decide_merged(request, verb).await;
+        // A denial may have been remembered meanwhile, from before the verb was executed.
+        let _ = self.give_back_here(request, &Verb::Peek);
+        decided
+    }
+
     /// Decides in a separate call.
     async fn decide_alone(
         &self,

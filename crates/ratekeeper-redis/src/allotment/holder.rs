@@ -212,6 +212,12 @@ impl Holder {
     #[inline]
     pub(crate) fn take(&mut self, cost: u64, now: LocalTime, config: &HolderConfig) -> Served {
         self.note_demand(cost, now, config);
+        self.serve(cost, now, config)
+    }
+
+    /// The same for a request whose demand was noted before.
+    #[inline]
+    pub(crate) fn serve(&mut self, cost: u64, now: LocalTime, config: &HolderConfig) -> Served {
         if cost == 0 || cost > config.largest_cost {
             return Served::Ask;
         }
@@ -244,6 +250,13 @@ impl Holder {
         self.held += cost;
         self.counts.used -= cost;
         true
+    }
+
+    /// Stops using the held permits; the next call returns them.
+    pub(crate) fn recall(&mut self) {
+        self.is_recalled |= self.held > 0;
+        self.counts.returned += self.held;
+        self.held = 0;
     }
 
     /// Forgets remembered denials, because permits were given back.
@@ -330,8 +343,8 @@ impl Holder {
         }
         if reply.recalled {
             // Not used any more from now on. The store counts it until the next call.
-            self.counts.returned += self.held;
-            (self.held, self.is_recalled) = (0, reply.keep > 0);
+            self.recall();
+            self.is_recalled = reply.keep > 0;
         }
         self.denial = None;
         let is_short = reply.granted < call.want;
@@ -352,6 +365,28 @@ impl Holder {
                 self.denial = Some(Denial { cost, until, free_at: free_at.max(until) });
             }
         }
+    }
+
+    /// The store has denied a request outside the protocol.
+    pub(crate) fn denied(
+        &mut self,
+        cost: u64,
+        retry_after: Span,
+        asked: LocalTime,
+        now: LocalTime,
+        config: &HolderConfig,
+    ) {
+        // What others hold may come back before that; not known here.
+        let free_at = asked + shortened(retry_after);
+        let until = free_at.min(now + config.remember).min(now + config.turn);
+        if until > now && self.denial.is_none_or(|denial| cost <= denial.cost || denial.until <= now) {
+            self.denial = Some(Denial { cost, until, free_at });
+        }
+    }
+
+    /// The time of the last request.
+    pub(crate) fn last_demand(&self) -> LocalTime {
+        self.last_demand
     }
 
     /// The call was not executed, or its reply will not be read.

@@ -20,9 +20,11 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use super::{Failure, RedisStore, ask::MAX_MIGRATIONS};
 use crate::{
+    allotment::LocalClock,
     hot_keys::{Arrival, Batch, HotKeys, WaitingRequest},
     ledger::RequestKey,
     link::{CallError, MOST_GRACE, NotExecuted},
+    policies::Version,
     reply::{self, MergedReply, Reply},
     request::{self, Run},
 };
@@ -32,7 +34,7 @@ type ReplySender = oneshot::Sender<Result<Decision, StoreError>>;
 /// Signals the end of a caller's call, and whether it was answered.
 type EndSender = oneshot::Sender<bool>;
 pub(super) type StoreHotKeys = HotKeys<ReplySender, EndSender>;
-type Waiting = WaitingRequest<ReplySender>;
+pub(super) type Waiting = WaitingRequest<ReplySender>;
 
 impl RedisStore {
     /// Decides a request of one key: at once if no call about the key is in flight, else with the others that wait.
@@ -53,8 +55,7 @@ impl RedisStore {
         match self.inner.hot_keys.arrive(&name, waiting, end) {
             Arrival::Sent { turn } => {
                 let mut turn = Turn { store: self, name, turn, is_answered: false };
-                let decided = self.decide_alone(&[*request], verb, deadline).await;
-                turn.is_answered = is_answered(&decided);
+                let decided = self.decide_first(request, verb, deadline, &mut turn).await;
                 return decided;
             }
             Arrival::QueuedFirst { turn } => {
@@ -71,6 +72,75 @@ impl RedisStore {
                 Err(_) => self.decide_without_store(&[*request], verb, Failure::NotSent),
             },
             None => self.decide_without_store(&[*request], verb, Failure::NotSent),
+        }
+    }
+
+    /// Decides a request of a key without a call in flight: with a holder's call if the key is prepaid and hot.
+    async fn decide_first(
+        &self,
+        request: &RequestKey<'_>,
+        verb: &Verb,
+        deadline: Instant,
+        turn: &mut Turn<'_>,
+    ) -> Result<Decision, StoreError> {
+        if request.version.prepaid.is_none() || !matches!(verb, Verb::Take(_) | Verb::Peek) {
+            let decided = self.decide_alone(&[*request], verb, deadline).await;
+            turn.is_answered = is_answered(&decided);
+            return decided;
+        }
+        let asked = LocalClock::now();
+        let runs: Vec<Run> = Run::of(request.cost, verb).into_iter().collect();
+        if let Some(call) = self.holders_call(request.name, &runs) {
+            let (reply, receiver) = oneshot::channel();
+            let version = Arc::clone(request.version);
+            let waiting = WaitingRequest { version, cost: request.cost, verb: *verb, deadline, reply };
+            let name = Arc::clone(&turn.name);
+            turn.is_answered = self.send_allotted(&name, turn.turn, vec![waiting], call, request.version).await;
+            return match receiver.await {
+                Ok(decided) => decided,
+                Err(_) => self.decide_without_store(&[*request], verb, Failure::NotSent),
+            };
+        }
+        let decided = self.decide_alone(&[*request], verb, deadline).await;
+        turn.is_answered = is_answered(&decided);
+        if let Ok(decision) = &decided {
+            self.note_decision(request, verb, asked, decision);
+        }
+        decided
+    }
+
+    /// Makes a holder's call without a request, or with those that wait for the call in flight.
+    pub(super) async fn merge_without_request(&self, version: &Arc<Version>, name: Arc<[u8]>) {
+        let deadline = Instant::now() + self.inner.config.link.deadline;
+        let (mut decision, mut ended) = (None, None);
+        let waiting = || {
+            let (reply, receiver) = oneshot::channel();
+            decision = Some(receiver);
+            WaitingRequest { version: Arc::clone(version), cost: 0, verb: Verb::Peek, deadline, reply }
+        };
+        let end = || {
+            let (end, receiver) = oneshot::channel();
+            ended = Some(receiver);
+            end
+        };
+        match self.inner.hot_keys.arrive(&name, waiting, end) {
+            Arrival::Sent { turn } => {
+                let mut turn = Turn { store: self, name: Arc::clone(&name), turn, is_answered: false };
+                if let Some(call) = self.holders_call(&name, &[]) {
+                    turn.is_answered = self.send_allotted(&name, turn.turn, Vec::new(), call, version).await;
+                }
+            }
+            Arrival::QueuedFirst { turn } => {
+                if let Some(ended) = ended {
+                    self.clone().send_after(name, turn, ended).await;
+                }
+            }
+            Arrival::Queued => {
+                if let Some(decision) = decision {
+                    let _ = decision.await;
+                }
+            }
+            Arrival::Full => {}
         }
     }
 
@@ -93,6 +163,9 @@ impl RedisStore {
                 self.answer_without_store(&name, request, Failure::NotSent);
             }
             was_answered = match departure.sent {
+                Batch::Merged(requests, _) if requests.first().is_some_and(Waiting::is_prepaid) => {
+                    self.send_prepaid(&name, turn, requests).await
+                }
                 Batch::Merged(requests, runs) if requests.len() > 1 => {
                     self.send_merged(&name, turn, requests, &runs).await
                 }
@@ -100,6 +173,18 @@ impl RedisStore {
             };
             // The callers just answered run first, so that their next requests leave with this call.
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends requests of a prepaid key, except those that its allotment covers by now.
+    async fn send_prepaid(&self, name: &Arc<[u8]>, turn: u64, requests: Vec<Waiting>) -> bool {
+        let requests = self.serve_waiting(name, requests);
+        let Some(version) = requests.first().map(|request| Arc::clone(&request.version)) else { return true };
+        let runs = runs_of(&requests);
+        match self.holders_call(name, &runs) {
+            Some(call) => self.send_allotted(name, turn, requests, call, &version).await,
+            None if requests.len() > 1 => self.send_merged(name, turn, requests, &runs).await,
+            None => self.send_alone(name, requests).await,
         }
     }
 
@@ -123,7 +208,7 @@ impl RedisStore {
     }
 
     /// The deadline of a request that is sent although it has expired is a whole one from now.
-    fn not_passed(&self, deadline: Instant) -> Instant {
+    pub(super) fn not_passed(&self, deadline: Instant) -> Instant {
         let now = Instant::now();
         if deadline > now { deadline } else { now + self.inner.config.link.deadline }
     }
@@ -199,7 +284,7 @@ impl RedisStore {
 
     /// Hands a decision of the store to its caller. A grant that its caller does not wait for any more is undone; one that
     /// raced with a local grant of the same key counts as spent, and the request is decided locally.
-    fn answer(&self, name: &Arc<[u8]>, request: Waiting, decision: Decision, is_sound: bool) {
+    pub(super) fn answer(&self, name: &Arc<[u8]>, request: Waiting, decision: Decision, is_sound: bool) {
         let WaitingRequest { version, cost, verb, reply, .. } = request;
         let is_granted = decision.is_allowed() && cost > 0 && matches!(verb, Verb::Take(_));
         let answer = if is_granted && !is_sound {
@@ -219,7 +304,7 @@ impl RedisStore {
 
     /// Decides requests without the store. Returns those that were certainly not executed and have time left, if the call
     /// failed because the time of the oldest was up: they are sent again.
-    fn answer_without_store_if_over(
+    pub(super) fn answer_without_store_if_over(
         &self,
         name: &Arc<[u8]>,
         requests: Vec<Waiting>,
@@ -261,7 +346,7 @@ impl RedisStore {
         });
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = Handle::try_current().ok().or_else(|| self.inner.runtime.clone()) {
             drop(runtime.spawn(task));
         }
@@ -270,6 +355,29 @@ impl RedisStore {
 
 fn is_answered(decided: &Result<Decision, StoreError>) -> bool {
     decided.as_ref().is_ok_and(|decision| decision.source == Source::Store)
+}
+
+impl Waiting {
+    /// Sends the decision to the caller, if it still waits.
+    pub(super) fn answer(self, decided: Result<Decision, StoreError>) {
+        let _ = self.reply.send(decided);
+    }
+
+    fn is_prepaid(&self) -> bool {
+        self.version.prepaid.is_some()
+    }
+}
+
+/// The takes of a queue as runs: neighbours with equal numbers are one run.
+pub(super) fn runs_of(requests: &[Waiting]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for run in requests.iter().filter_map(|request| Run::of(request.cost, &request.verb)) {
+        match runs.last_mut() {
+            Some(last) if run.continues(last) => last.count += 1,
+            _ => runs.push(run),
+        }
+    }
+    runs
 }
 
 /// The call of a request that was sent at once. When it ends, or its caller is dropped, what waits is sent.

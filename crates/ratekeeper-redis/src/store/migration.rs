@@ -7,9 +7,9 @@
 use std::{sync::Arc, time::Instant};
 
 use ratekeeper_core::{
-    LeaseId, Policy, Timestamp,
-    algorithm::{Algorithm, Charge},
-    store_api::{KeyState, migrate_state},
+    LeaseId, Policy, Span, Timestamp,
+    algorithm::{Algorithm, AnyAlgorithm, Charge},
+    store_api::{Allotment, AllottedKey, KeyState, migrate_state},
 };
 use redis::Value;
 
@@ -39,9 +39,9 @@ impl RedisStore {
                 self.inner.link.events().migrated(version.policy.name());
                 state
             }
-            None => self.replacement_of_foreign(version, name, &found, now)?,
+            None => AllottedKey::new(self.replacement_of_foreign(version, name, &found, now)?),
         };
-        let encoded = state::encode(&version.policy, version.tag, &migrated, now);
+        let encoded = state::encode_allotted(&version.policy, version.tag, &migrated, now);
         let (value, ttl) = encoded.unwrap_or_default();
         let (option, expiry) = match self.inner.config.clock {
             Some(_) => ("PXAT", ttl + self.inner.expiry_base),
@@ -62,11 +62,19 @@ impl RedisStore {
         found: &[u8],
         now: Timestamp,
         deadline: Instant,
-    ) -> Result<Option<KeyState>, Failure> {
+    ) -> Result<Option<AllottedKey>, Failure> {
         let Some(tag) = Tag::found_in(found) else { return Ok(None) };
         let Some(old) = self.rules_of(tag, deadline).await? else { return Ok(None) };
-        let state = state::decode(&old, tag, found).map(|(_, state)| state);
-        Ok(state.map(|state| migrate_state(&old, &version.policy, state, version.carry, now)))
+        let Some((_, mut key)) = state::decode_allotted(&old, tag, found) else { return Ok(None) };
+        // Ended allotments are charged under the old rules.
+        let _ = old.request_key_beside(&mut key, 0, now);
+        let AllottedKey { state, mut allotments } = key;
+        let mut state = migrate_state(&old, &version.policy, state, version.carry, now);
+        if version.prepaid.is_none() {
+            charge_as_if_used(&version.policy, &mut state, &allotments, now);
+            allotments.clear();
+        }
+        Ok(Some(AllottedKey { state, allotments }))
     }
 
     /// The rules with this tag: known here, or read from the server and checked against their fingerprint.
@@ -126,6 +134,19 @@ impl RedisStore {
         self.inner.link.events().foreign(policy, None, "left alone");
         let name = names.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join("\" or \"");
         Failure::NotOurs(Unreadable { name, found: "a value that is no string".to_owned() })
+    }
+}
+
+/// Charges held permits as if they were used just before they end. Under rules that are not prepaid their holders are not
+/// recorded, and may use them until then.
+fn charge_as_if_used(policy: &Policy, key_state: &mut KeyState, allotments: &[Allotment], now: Timestamp) {
+    for Allotment { held, end, .. } in allotments.iter().filter(|allotment| allotment.held > 0) {
+        for (rule, state) in policy.rules().iter().zip(&mut key_state.states) {
+            let charge = Charge { cost: *held, at: *end - Span::MICROSECOND, lease: LeaseId(0) };
+            if !matches!(rule.algorithm(), AnyAlgorithm::Leases(_)) {
+                rule.algorithm().charge(state, charge, now);
+            }
+        }
     }
 }
 
