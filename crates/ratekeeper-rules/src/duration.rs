@@ -48,6 +48,14 @@ pub(crate) fn format(span: Span) -> String {
     out
 }
 
+/// Formats a period, such as `1h30m` or `1mo`.
+pub(crate) fn format_period(period: Period) -> String {
+    match period {
+        Period::Span(span) => format(span),
+        Period::Month => "1mo".to_owned(),
+    }
+}
+
 /// Splits `1h30m` into `1`, `h` and `30m`.
 fn first_part(text: &str) -> Result<(&str, &str, &str), String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -42,6 +42,7 @@ mod problem;
 mod scalar;
 mod schema;
 mod spec;
+mod speed;
 mod suggest;
 mod text;
 mod timestamp;

@@ -17,7 +17,8 @@ use crate::{
     deserialize::{self, FormatRules},
     location::{Location, Path},
     problem::{Report, Spot},
-    spec::{FailureWord, NativeSpec, PolicySpec, RuleSpec},
+    spec::{FailureWord, NativeSpec, PolicySpec, RuleSpec, SpeedWord},
+    speed::{self, SpeedFields},
     tree::{Kind, TreeNode, shown},
 };
 
@@ -58,7 +59,7 @@ pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec
     let file = Spot { node: root, path: &top };
 
     let domain = check_domain(spec.domain.as_deref(), file, report);
-    let failure = spec.defaults.and_then(|defaults| defaults.on_store_failure).map(failure_answer).unwrap_or_default();
+    let defaults = defaults(&spec, file, report);
     report.missing(file, "policies", "the file has no policies; add a list of them");
     let specs = spec.policies.unwrap_or_default();
     if root.get("policies").is_some_and(|node| matches!(&node.kind, Kind::List(items) if items.is_empty())) {
@@ -75,11 +76,26 @@ pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec
             continue;
         }
         let spot = Spot { node, path: &list.index(index) };
-        let entry = policy(spec, spot, domain.as_deref(), failure, report);
+        let entry = policy(spec, spot, domain.as_deref(), &defaults, report);
         seen.check(spec, spot, report);
         policies.extend(entry);
     }
     domain.map(|domain| (domain, policies))
+}
+
+/// Defaults of the policies and rules in a file.
+#[derive(Default)]
+struct Defaults {
+    failure: OnStoreFailure,
+    speed: SpeedFields,
+}
+
+fn defaults(spec: &NativeSpec, file: Spot<'_>, report: &mut Report) -> Defaults {
+    let (Some(defaults), Some(node)) = (&spec.defaults, file.node.get("defaults")) else { return Defaults::default() };
+    let speed = SpeedFields::new(defaults.speed, defaults.allotments);
+    let used = spec.policies.iter().flatten().any(|policy| policy.speed == Some(SpeedWord::Prepaid));
+    speed::check_defaults(&speed, used, Spot { node, path: &file.path.key("defaults") }, report);
+    Defaults { failure: defaults.on_store_failure.map(failure_answer).unwrap_or_default(), speed }
 }
 
 /// Validates the domain of a file, in either format.
@@ -105,9 +121,10 @@ fn policy(
     spec: &PolicySpec,
     spot: Spot<'_>,
     domain: Option<&str>,
-    failure: OnStoreFailure,
+    defaults: &Defaults,
     report: &mut Report,
 ) -> Option<FilePolicy> {
+    let failure = defaults.failure;
     report.missing(spot, "name", "the policy has no name; add one, such as `name: per-user`");
     if let Some(problem) = spec.name.as_deref().and_then(problem_of_name) {
         spot.blame("name", report, problem);
@@ -117,12 +134,16 @@ fn policy(
     let (rules, complete) = rules(spec.rules.as_deref(), none, spot, failure, report);
     let cost = cost(spec, spot, &rules, report);
     let (overrides, all_right) = overrides::check(spec, spot, &matcher, failure, report);
+    let fields = SpeedFields::new(spec.speed, spec.allotments);
+    let speed = speed::check(&fields, &defaults.speed, "policy", spot, report);
     if !(complete && all_right) {
         return None;
     }
     let disabled = rules.iter().filter(|rule| !rule.is_enabled()).cloned().collect();
     match Policy::new(spec.name.as_deref()?, rules).and_then(|policy| policy.in_domain(domain.unwrap_or("unknown"))) {
         Ok(policy) => {
+            let policy = policy.with_speed(speed);
+            speed::check_rules(&fields, &policy, spot, report);
             let Location { line, column } = spot.node.location;
             Some(FilePolicy { policy, disabled, matcher, cost, overrides, line, column })
         }

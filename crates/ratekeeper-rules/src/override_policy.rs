@@ -9,7 +9,7 @@ use ratekeeper_core::{
     AlgorithmSpec, Align, OnStoreFailure, Period, Policy, PolicyError, Refill, Rule, bounds::MAX_NAME_BYTES,
 };
 
-/// The stored policy of an override of this policy with these rules.
+/// The stored policy of an override of this policy with these rules. It has the policy's speed.
 pub fn override_policy(policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
     let text = rules_text(rules);
     let hash = text.bytes().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
@@ -18,7 +18,7 @@ pub fn override_policy(policy: &Policy, rules: &[Rule]) -> Result<Policy, Policy
         kept -= 1;
     }
     let name = format!("{}~{hash:016x}", &policy.name()[..kept]);
-    Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())
+    Ok(Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())?.with_speed(policy.speed()))
 }
 
 /// The rules as text, one line each. Stored names contain a hash of it, so it must not change between versions.
@@ -69,7 +69,7 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::Quota;
+    use ratekeeper_core::{Quota, Speed};
 
     use super::*;
 
@@ -86,6 +86,14 @@ mod tests {
             "token_bucket - 10 1000000 30 local [shadow] burst\nsliding_log - 1000 86400000000 1000 closed [] daily\n";
         assert_eq!(rules_text(&rules), text);
         assert_eq!(override_policy(&policy, &rules).unwrap().name(), "per-user~217217960d6c5801");
+    }
+
+    #[test]
+    fn the_speed_is_that_of_the_policy() {
+        let policy = Policy::new("per-user", [Rule::gcra("r", Quota::per_minute(1))]).unwrap();
+        let policy = policy.in_domain("api").unwrap().with_speed(Speed::prepaid());
+        let rules = [Rule::token_bucket("burst", Quota::per_second(10))];
+        assert_eq!(override_policy(&policy, &rules).unwrap().speed(), Speed::prepaid());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
+use ratekeeper_core::{Prepaid, Span, Speed};
 use ratekeeper_rules::{Format, MAX_FILE_BYTES, Problems, RuleFile, read_path, read_paths, read_str};
 
 fn problems(text: &str) -> Vec<String> {
@@ -232,6 +233,45 @@ fn problems_of_meaning_end_too() {
     let printed = problems(&text);
     assert_eq!(printed.len(), 1_001);
     assert_eq!(printed[1_000], "api.yaml:1002:48: 2000 more problems, which are not shown; mend these first");
+}
+
+/// Inherited by a policy that cannot be prepaid, `speed: prepaid` has no effect; written there, it is a problem. Defaults
+/// may have numbers for policies that set the speed themselves.
+#[test]
+fn an_inherited_speed_passes_through() {
+    let text = "domain: api\ndefaults: { speed: prepaid, allotments: { turn: 50ms } }\npolicies:\n  - name: p\n    \
+                rules: [{ name: r, algorithm: concurrency, limit: 5, lease: 1m }]\n";
+    let file = read_str("api.yaml", text, Format::Yaml).unwrap();
+    let policy = &file.policies()[0].policy;
+    assert!(policy.speed() != Speed::Exact && policy.prepaid().is_none());
+    let own = text.replace("speed: prepaid, ", "").replace("- name: p", "- name: p\n    speed: prepaid");
+    let expected = "api.yaml:5:12: policies[0].speed: speed is prepaid, but rule \"r\" cannot be: a concurrency rule has \
+                    leases, not permits; use exact, or move the rule to another policy";
+    assert_eq!(problems(&own), [expected]);
+    let bucket = own.replace("concurrency, limit: 5, lease: 1m", "gcra, limit: 500, per: 1s");
+    let file = read_str("api.yaml", &bucket, Format::Yaml).unwrap();
+    assert_eq!(file.policies()[0].policy.prepaid(), Some(Prepaid::new().turn(Span::from_millis(50))));
+}
+
+/// A misspelt speed does not make the numbers next to it a second problem, and a rule with a problem hides none of speed.
+#[test]
+fn each_problem_of_speed_is_reported_once() {
+    let rule = "rules: [{ name: r, algorithm: gcra, limit: 0, per: 1s }]";
+    let printed = problems(&format!(
+        "domain: api\ndefaults: {{ speed: fast, allotments: {{ turn: 1h }} }}\npolicies:\n  - name: p\n    speed: 5\n    \
+         allotments: {{ hot: fast, turn: 1mo, hold: 1us, remember: 51ms }}\n    {rule}\n"
+    ));
+    let expected = [
+        "api.yaml:2:20: defaults.speed: speed is \"fast\"; use exact or prepaid",
+        "api.yaml:2:46: defaults.allotments.turn: turn is 1h; use 1ms to 1s",
+        "api.yaml:5:12: policies[0].speed: speed is 5; use exact or prepaid",
+        "api.yaml:6:24: policies[0].allotments.hot: hot is \"fast\", which is no rate; use permits per second, such as 100/s",
+        "api.yaml:6:36: policies[0].allotments.turn: turn is 1mo; use 1ms to 1s",
+        "api.yaml:6:47: policies[0].allotments.hold: hold is 1us; use 200ms, two turns, to 1m",
+        "api.yaml:6:62: policies[0].allotments.remember: remember is 51ms; use 0s to 50ms",
+        "api.yaml:7:48: policies[0].rules[0].limit: limit is 0, which refuses every request; use 1 or more, or leave the rule out to admit every request",
+    ];
+    assert_eq!(printed, expected);
 }
 
 #[test]

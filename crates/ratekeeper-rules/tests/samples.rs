@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ratekeeper_core::{Span, Timestamp};
+use ratekeeper_core::{Prepaid, Span, Speed, Timestamp};
 use ratekeeper_rules::{MatchValue, Problems, RuleFile, read_path, read_paths};
 
 fn samples(folder: &str) -> PathBuf {
@@ -126,6 +126,20 @@ fn a_lease_is_not_a_period() {
     let rule = file.policies()[0].policy.rules()[0].rule();
     let lease = Span::MINUTE;
     assert_eq!(rule.algorithm(), ratekeeper_core::AlgorithmSpec::Concurrency { lease });
+}
+
+/// A field of the policy wins over that of `defaults`, which wins over the number of core.
+#[test]
+fn speed_is_inherited_field_by_field() {
+    let file = good("prepaid.yaml");
+    let speeds: Vec<Speed> = file.policies().iter().map(|entry| entry.policy.speed()).collect();
+    let inherited = Prepaid::new().turn(Span::from_millis(50)).hold(Span::SECOND);
+    let search = inherited.hot_per_second(500).turn(Span::from_millis(20)).remember(Span::ZERO);
+    assert_eq!(speeds, [Speed::Prepaid(inherited), Speed::Prepaid(search), Speed::Exact]);
+
+    let toml = good("prepaid.toml");
+    assert_eq!(toml.policies().iter().map(|entry| entry.policy.speed()).collect::<Vec<_>>(), speeds[..2]);
+    assert_eq!(good("quickstart.yaml").policies()[0].policy.speed(), Speed::Exact);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::{
     native::{MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, check_domain, failure_answer},
     problem::{Report, Spot},
     spec::{AlgorithmWord, DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, UnitWord},
+    speed::{self, SpeedFields},
     tree::{TreeNode, shown},
 };
 
@@ -107,7 +108,7 @@ impl Checker<'_> {
         let name = spec.name.clone().filter(|name| !name.is_empty());
         let replaces = self.replaces(spec, spot, name.as_deref());
         let allowance = if spec.unlimited == Some(true) {
-            for field in ["unit", "requests_per_unit", "algorithm", "on_store_failure"] {
+            for field in ["unit", "requests_per_unit", "algorithm", "on_store_failure", "speed", "allotments"] {
                 if spot.has(field) {
                     let message = format!("unlimited counts nothing, so {field} says nothing; keep one of them");
                     spot.blame_key(field, self.report, message);
@@ -126,6 +127,9 @@ impl Checker<'_> {
         let number = "the limit has no requests_per_unit; add it, 0 to refuse every request, or `unlimited: true`";
         self.report.missing(spot, "requests_per_unit", number);
         let (unit, requests) = (unit(spec.unit?), spec.requests_per_unit?.0);
+        // Not `check_rules`: every limit counts refused requests here, and the server may be started without that.
+        let speed = SpeedFields::new(spec.speed, spec.allotments);
+        let speed = speed::check(&speed, &SpeedFields::default(), "limit", spot, self.report);
         let rule_name = spec.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(unit.name());
         if requests == 0 {
             return Some(Allowance::RefuseAll { policy: path.to_owned(), rule: rule_name.to_owned(), unit });
@@ -159,7 +163,10 @@ impl Checker<'_> {
             return None;
         }
         match Policy::new(path, [rule]).and_then(|policy| policy.in_domain(self.domain)) {
-            Ok(policy) => Some(Allowance::Limited { policy, unit, requests_per_unit: requests }),
+            Ok(policy) => {
+                let policy = policy.with_speed(speed);
+                Some(Allowance::Limited { policy, unit, requests_per_unit: requests })
+            }
             Err(error) => {
                 self.report.add(spot.node.location, spot.path, error.to_string());
                 None

@@ -76,7 +76,7 @@ fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &
         blamed.push(problem.field);
         if problem.field == "per" && problem.found != "1mo" {
             // In the notation of rule files: `1h30m` rather than `5400s`.
-            problem.found = spec.per.map_or(problem.found, |span| span_text(span.0));
+            problem.found = spec.per.map_or(problem.found, |span| duration::format_period(span.0));
         }
         spot.blame(problem.field, report, problem.to_string());
         match problem.field {
@@ -186,14 +186,6 @@ fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Repor
     if word == FixedWindow && spot.has("utc_offset") && !calendar {
         let message = "utc_offset moves calendar windows only; add `align: calendar`, or leave it out";
         spot.blame_key("utc_offset", report, message);
-    }
-}
-
-fn span_text(period: Period) -> String {
-    match period {
-        Period::Span(span) if span == Span::ZERO => "0s".to_owned(),
-        Period::Span(span) => duration::format(span),
-        Period::Month => "1mo".to_owned(),
     }
 }
 

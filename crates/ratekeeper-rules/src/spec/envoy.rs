@@ -1,6 +1,6 @@
 //! Types of the Envoy format (envoyproxy/ratelimit): a domain with nested descriptors.
 //!
-//! `algorithm` and `on_store_failure` are additions of ratekeeper. As upstream, any scalar is accepted as text, so that
+//! `algorithm`, `on_store_failure`, `speed` and `allotments` are additions of ratekeeper. As upstream, any scalar is accepted as text, so that
 //! `value: 42` is the text "42", and an empty field is a missing one.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use super::{AlgorithmWord, FailureWord, value::Requests};
+use super::{AlgorithmWord, AllotmentsSpec, FailureWord, SpeedWord, value::Requests};
 
 /// Fields whose scalars are always text.
 pub(crate) const TEXT_FIELDS: [&str; 5] = ["domain", "key", "value", "name", "unit"];
@@ -76,6 +76,11 @@ pub(crate) struct RateLimitSpec {
     pub(crate) algorithm: Option<AlgorithmWord>,
     /// An addition of ratekeeper: how the limit decides while its store is unreachable. Default: `local`.
     pub(crate) on_store_failure: Option<FailureWord>,
+    /// An addition of ratekeeper: how decisions about a limit in a shared store are made. `prepaid` needs a server that
+    /// does not count refused requests (`serve --envoy-all-or-none`). Default: `exact`.
+    pub(crate) speed: Option<SpeedWord>,
+    /// An addition of ratekeeper: the numbers of `speed: prepaid`.
+    pub(crate) allotments: Option<AllotmentsSpec>,
 }
 
 /// A limit that another one replaces.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::value::{Count, DurationWord, MatchWord, Moment, Offset, never_null};
+use super::value::{Count, DurationWord, MatchWord, Moment, Offset, RateWord, never_null};
 
 /// A domain and its policies.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -29,6 +29,10 @@ pub(crate) struct NativeSpec {
 pub(crate) struct DefaultsSpec {
     /// How a rule decides while its store is unreachable.
     pub(crate) on_store_failure: Option<FailureWord>,
+    /// How decisions about limits in a shared store are made. Policies that cannot be prepaid stay exact. Default: exact.
+    pub(crate) speed: Option<SpeedWord>,
+    /// The numbers of prepaid policies.
+    pub(crate) allotments: Option<AllotmentsSpec>,
 }
 
 /// Rules that are decided together, for requests that match a pattern.
@@ -45,6 +49,10 @@ pub(crate) struct PolicySpec {
     pub(crate) pattern: Option<BTreeMap<String, MatchWord>>,
     /// Cost of a request that gives none. Default: 1.
     pub(crate) cost: Option<Count>,
+    /// How decisions about limits in a shared store are made. Default: that of `defaults`.
+    pub(crate) speed: Option<SpeedWord>,
+    /// The numbers of `speed: prepaid`. Defaults: those of `defaults`.
+    pub(crate) allotments: Option<AllotmentsSpec>,
     /// The rules. A request is charged to all of them or to none.
     #[schemars(required, length(min = 1, max = 32))]
     pub(crate) rules: Option<Vec<RuleSpec>>,
@@ -164,4 +172,28 @@ pub(crate) enum FailureWord {
     Open,
     Closed,
     Local,
+}
+
+/// How decisions about limits in a shared store are made: each by the store, or for busy keys in the process, by permits
+/// that the store has granted in advance.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", rename = "Speed")]
+pub(crate) enum SpeedWord {
+    Exact,
+    Prepaid,
+}
+
+/// The numbers of `speed: prepaid`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Allotments")]
+#[schemars(transform = never_null)]
+pub(crate) struct AllotmentsSpec {
+    /// Permits per second, in one process, from which a key gets an allotment. Default: 100/s.
+    pub(crate) hot: Option<RateWord>,
+    /// The longest time between two calls of a hot key, 1ms to 1s. Default: 100ms.
+    pub(crate) turn: Option<DurationWord>,
+    /// How long an allotment lasts, two turns to 1m. Default: ten turns.
+    pub(crate) hold: Option<DurationWord>,
+    /// The longest time for which a denial is repeated without a call, at most 50ms. Default: 50ms.
+    pub(crate) remember: Option<DurationWord>,
 }

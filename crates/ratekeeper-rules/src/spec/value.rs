@@ -21,6 +21,10 @@ pub(crate) struct Requests(pub(crate) u64);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct DurationWord(pub(crate) Period);
 
+/// Permits per second, at least one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RateWord(pub(crate) u64);
+
 /// An offset from UTC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Offset(pub(crate) UtcOffset);
@@ -90,6 +94,27 @@ impl<'de> Deserialize<'de> for DurationWord {
     }
 }
 
+impl<'de> Deserialize<'de> for RateWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Word {
+            expecting: "permits per second, such as 100/s",
+            read: |word| rate(word).map(Self),
+            number: |number| Some(format!("a number without a unit; write it per second, such as {}/s", number.max(1))),
+        })
+    }
+}
+
+/// Permits per second of `100/s`. The error completes the sentence "hot is …, ".
+fn rate(word: &str) -> Result<u64, String> {
+    let digits = word.strip_suffix("/s").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.map(str::parse::<u64>) {
+        Some(Ok(number)) if (1..=MAX_PERMITS).contains(&number) => Ok(number),
+        Some(Ok(0)) => Err("so every key would be hot; use 1/s or more".to_owned()),
+        Some(_) if word != "/s" => Err(format!("beyond what can be counted; use at most {MAX_PERMITS}/s")),
+        _ => Err("which is no rate; use permits per second, such as 100/s".to_owned()),
+    }
+}
+
 impl<'de> Deserialize<'de> for Offset {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Word {
@@ -139,6 +164,11 @@ schema!(DurationWord, "Duration", {
     "description": "Whole numbers with units, the largest first: 250ms, 1s, 1h30m, 1d, 1w; 1mo is a calendar month.",
     "type": "string",
     "pattern": "^(1mo|([0-9]+(us|ms|s|m|h|d|w))+)$",
+});
+schema!(RateWord, "Rate", {
+    "description": "Permits per second: 100/s.",
+    "type": "string",
+    "pattern": "^0*[1-9][0-9]*/s$",
 });
 schema!(Offset, "UtcOffset", { "type": "string", "pattern": "^(Z|UTC|[+-][01][0-9]:[0-5][0-9])$" });
 schema!(Moment, "Moment", {

@@ -1,5 +1,5 @@
 use super::*;
-use ratekeeper_core::OnStoreFailure;
+use ratekeeper_core::{OnStoreFailure, Prepaid, Span, Speed};
 
 use crate::{Format, RuleFile, read_str};
 
@@ -104,6 +104,22 @@ fn on_store_failure_is_accepted() {
     let wrong = "domain: edge\ndescriptors: [{ key: a, rate_limit: { unlimited: true, on_store_failure: open } }]\n";
     let problems = read_str("envoy.yaml", wrong, Format::Yaml).unwrap_err();
     assert!(problems.to_string().contains("unlimited counts nothing, so on_store_failure says nothing"), "{problems}");
+}
+
+/// `speed` is an addition, too. It has no effect while refused requests are counted, which the server decides.
+#[test]
+fn speed_is_accepted() {
+    let file = read(
+        "domain: edge\ndescriptors:\n  - key: a\n    rate_limit: { unit: second, requests_per_unit: 5000, speed: prepaid, \
+         allotments: { turn: 20ms } }\n  - key: b\n    rate_limit: { unit: day, requests_per_unit: 5 }\n",
+    );
+    let prepaid = Prepaid::new().turn(Span::from_millis(20));
+    let policies = file.descriptors().iter().map(|one| policy_of(one));
+    let speeds: Vec<_> = policies.map(|policy| (policy.speed(), policy.prepaid())).collect();
+    assert_eq!(speeds, [(Speed::Prepaid(prepaid), None), (Speed::Exact, None)]);
+    let wrong = "domain: edge\ndescriptors: [{ key: a, rate_limit: { unlimited: true, speed: prepaid } }]\n";
+    let problems = read_str("envoy.yaml", wrong, Format::Yaml).unwrap_err();
+    assert!(problems.to_string().contains("unlimited counts nothing, so speed says nothing"), "{problems}");
 }
 
 /// `metadata` is any mapping; its values keep their types.
