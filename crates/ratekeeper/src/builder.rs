@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
-use ratekeeper_core::{Policy, PolicyError, Rule, Store};
+use ratekeeper_core::{Policy, PolicyError, Rule, Speed, Store};
 #[cfg(feature = "memory")]
 use ratekeeper_memory::{Clock, MemoryConfig, MemoryStore};
 
@@ -24,6 +24,7 @@ pub struct LimiterBuilder<S> {
     rules: Vec<Rule>,
     /// Further policies, by name.
     policies: Vec<(String, Vec<Rule>)>,
+    speed: Speed,
     observer: Option<Arc<dyn Observer>>,
     store: S,
 }
@@ -51,6 +52,7 @@ impl LimiterBuilder<NoStore> {
             name: DEFAULT_NAME.to_owned(),
             rules: Vec::new(),
             policies: Vec::new(),
+            speed: Speed::Exact,
             observer: None,
             store: NoStore::default(),
         }
@@ -99,6 +101,15 @@ impl<S> LimiterBuilder<S> {
         self
     }
 
+    /// How decisions about a shared limit are made, for all policies of the limiter; [`Speed::Exact`] if not given. With
+    /// [`Speed::prepaid`] busy keys are decided in this process, by permits that the store has granted in advance. A store
+    /// in process memory ignores it, and so do policies that cannot be prepaid: those with a concurrency rule, a shaped rule
+    /// or one that counts refused requests ([`Policy::not_prepayable`]).
+    pub fn speed(mut self, speed: Speed) -> Self {
+        self.speed = speed;
+        self
+    }
+
     /// Reports every decision, failure and wait to this observer: for metrics and logs.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -107,8 +118,8 @@ impl<S> LimiterBuilder<S> {
 
     /// Keeps state in this store instead of a new embedded one.
     pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
-        let Self { domain, name, rules, policies, observer, store: _ } = self;
-        LimiterBuilder { domain, name, rules, policies, observer, store }
+        let Self { domain, name, rules, policies, speed, observer, store: _ } = self;
+        LimiterBuilder { domain, name, rules, policies, speed, observer, store }
     }
 
     /// The default policy first.
@@ -121,7 +132,7 @@ impl<S> LimiterBuilder<S> {
             if !names.insert(name) {
                 return Err(BuildError::DuplicatePolicy { name: name.clone() });
             }
-            checked.push(self.in_domain(Policy::new(name, rules.iter().cloned())?)?);
+            checked.push(self.in_domain(Policy::new(name, rules.iter().cloned())?)?.with_speed(self.speed));
         }
         Ok(checked)
     }
@@ -177,6 +188,7 @@ impl<S: fmt::Debug> fmt::Debug for LimiterBuilder<S> {
             .field("name", &self.name)
             .field("rules", &self.rules)
             .field("policies", &self.policies)
+            .field("speed", &self.speed)
             .field("store", &self.store)
             .finish_non_exhaustive()
     }
@@ -184,3 +196,34 @@ impl<S: fmt::Debug> fmt::Debug for LimiterBuilder<S> {
 
 /// The name of the limiter's own policy if none is given.
 const DEFAULT_NAME: &str = "default";
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::Quota;
+
+    use super::*;
+
+    /// The speed is that of every policy, whatever the order of calls; a rule that cannot be prepaid makes its policy exact.
+    #[test]
+    fn the_speed_applies_to_all_policies() {
+        let bucket = || Rule::token_bucket("burst", Quota::per_second(1_000));
+        let builder = Limiter::builder().rule(bucket()).speed(Speed::prepaid()).domain("api");
+        let counting = bucket().count_refused(true);
+        let policies = builder.policy("pro", [bucket()]).policy("counting", [counting]).checked_policies().unwrap();
+        assert!(policies.iter().all(|policy| policy.speed() == Speed::prepaid() && policy.domain() == "api"));
+        let effective: Vec<bool> = policies.iter().map(|policy| policy.prepaid().is_some()).collect();
+        assert_eq!(effective, [true, true, false]);
+        let exact = Limiter::builder().rule(bucket()).checked_policies().unwrap();
+        assert_eq!(exact[0].speed(), Speed::Exact);
+    }
+
+    #[cfg(feature = "memory")]
+    #[test]
+    fn the_speed_is_kept_when_a_store_is_given() {
+        let bucket = Rule::token_bucket("burst", Quota::per_second(1_000));
+        let builder = Limiter::builder().rule(bucket).speed(Speed::prepaid()).budget_bytes(1 << 20);
+        let builder = builder.clock(ratekeeper_core::ManualClock::default());
+        assert_eq!(builder.checked_policies().unwrap()[0].speed(), Speed::prepaid());
+        assert!(builder.build().unwrap().check_now("key").unwrap().is_allowed(), "a store in memory ignores it");
+    }
+}

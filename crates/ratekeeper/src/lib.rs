@@ -96,6 +96,12 @@
 //! # }
 //! ```
 //!
+//! By default the store decides every request; requests of one key that arrive together share a call. With
+//! [`LimiterBuilder::speed`] and [`Speed::prepaid`], a process holds permits of its busy keys, granted in advance, and decides
+//! those keys without a call: [`Source::Allotment`] and [`Source::CachedDenial`]. The limit holds in every window either way.
+//! A request may be denied although another process holds permits that it will not use; they are back after at most two
+//! turns of 100 ms, or after the hold time if that process has crashed.
+//!
 //! `redisson` and `gateway` (with the same feature) are limiters on the Redis keys of Redisson, Spring Cloud Gateway and
 //! ShenYu.
 //!
@@ -190,8 +196,8 @@ pub use observer::{LimiterEvent, Observer};
 pub use ratekeeper_compat::{gateway, redisson};
 pub use ratekeeper_core::{
     AlgorithmSpec, Align, DecidedBy, Decision, HealthStatus, LeaseId, ManualClock, OnQuotaChange, OnStoreFailure,
-    Period, Policy, PolicyError, Problem, Quota, Refill, RetryAfter, Rule, RuleDecision, RuleError, Source, Span,
-    Store, StoreError, Timestamp, UtcOffset, Verb, Verdict, bounds,
+    Period, Policy, PolicyError, Prepaid, Problem, Quota, Refill, RetryAfter, Rule, RuleDecision, RuleError, Source,
+    Span, Speed, Store, StoreError, Timestamp, UtcOffset, Verb, Verdict, bounds,
 };
 #[cfg(feature = "memory")]
 pub use ratekeeper_memory::{Clock, CoarseClock, MemoryConfig, MemoryStore, Stats, SystemClock};

@@ -103,10 +103,13 @@ struct Installer<'a, S: Store> {
 }
 
 impl<S: Store> Installer<'_, S> {
-    /// Installs a policy, unless it is installed already with the same rules.
+    /// Installs a policy, unless it is installed already with the same rules and speed.
     fn key_rules(&mut self, stored: Policy, shown: &Policy) -> Result<KeyRules<S>, StoreError> {
         let name = (stored.domain().to_owned(), stored.name().to_owned());
-        let same = |rules: &&KeyRules<S>| rules.slot.policy().rules() == stored.rules();
+        let same = |rules: &&KeyRules<S>| {
+            let installed = rules.slot.policy();
+            installed.rules() == stored.rules() && installed.speed() == stored.speed()
+        };
         let before = self.before.and_then(|before| before.policies.get(&name));
         let rules = match self.policies.get(&name).or(before).filter(same) {
             Some(same) => same.clone(),
@@ -161,7 +164,44 @@ impl<S: Store> RuleInstaller for Installer<'_, S> {
     }
 }
 
-/// The same name and domain with other rules.
+/// The same name, domain and speed with other rules.
 fn with_rules(policy: &Policy, rules: impl IntoIterator<Item = Rule>) -> Result<Policy, PolicyError> {
-    Policy::new(policy.name(), rules)?.in_domain(policy.domain())
+    Ok(Policy::new(policy.name(), rules)?.in_domain(policy.domain())?.with_speed(policy.speed()))
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use ratekeeper_core::Speed;
+    use ratekeeper_memory::MemoryStore;
+    use ratekeeper_rules::{Format, read_str};
+
+    use super::*;
+
+    const RULES: &str = r#"
+domain: api
+policies:
+  - name: per-user
+    match: { user: "*" }
+    rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s }]
+    overrides:
+      - { key: acme, rules: [{ name: burst, algorithm: token_bucket, limit: 9000, per: 1s }] }
+"#;
+
+    /// A policy is installed again if only its speed has changed, and its overrides follow.
+    #[test]
+    fn a_new_speed_is_a_change() {
+        let store = MemoryStore::new();
+        let install = |text: &str, before: Option<&InstalledRules<MemoryStore>>| {
+            let file = read_str("rules.yaml", text, Format::Yaml).unwrap();
+            InstalledRules::install(&[file], &store, before, OnQuotaChange::Keep).unwrap()
+        };
+        let speeds = |installed: &InstalledRules<MemoryStore>| -> Vec<Speed> {
+            installed.policies.values().map(|rules| rules.slot.policy().speed()).collect()
+        };
+        let exact = install(RULES, None);
+        assert_eq!(speeds(&exact), [Speed::Exact; 2]);
+        let prepaid = install(&RULES.replace("    rules: [", "    speed: prepaid\n    rules: ["), Some(&exact));
+        assert_eq!(speeds(&prepaid), [Speed::prepaid(); 2]);
+        assert_eq!(speeds(&install(RULES, Some(&prepaid))), [Speed::Exact; 2]);
+    }
 }
