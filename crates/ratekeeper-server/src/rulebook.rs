@@ -34,13 +34,13 @@ pub use self::{
     overrides::Override,
     switches::{SwitchTarget, Switches},
 };
-use crate::request::Descriptor;
+use crate::{request::Descriptor, telemetry::Totals};
 
 /// The rules of every domain.
 #[derive(Debug, Default)]
 pub struct Rulebook {
     matchers: Matchers<Arc<PolicyEntry>, LimitEntry>,
-    /// Policies by domain and name. The next rulebook reuses those whose rules have not changed.
+    /// Policies by domain and name. The next rulebook reuses those whose rules and speed have not changed.
     policies: HashMap<(Box<str>, Box<str>), Arc<PolicyEntry>>,
     /// Policies of overrides, by domain and stored name.
     overrides: HashMap<(Box<str>, Box<str>), Arc<PolicyEntry>>,
@@ -54,8 +54,8 @@ pub struct Rulebook {
 pub struct PolicyCounts {
     /// The policy.
     pub policy: Arc<ratekeeper_core::Policy>,
-    /// Decisions by verdict: allow, deny, never.
-    pub totals: [u64; 3],
+    /// Decisions by verdict and by source.
+    pub totals: Totals,
     /// Requests that rules in shadow mode would have refused.
     pub shadow_denials: u64,
 }
@@ -67,7 +67,7 @@ pub struct Changes {
     pub added: Vec<String>,
     /// Policies that only the old rulebook has.
     pub removed: Vec<String>,
-    /// Policies whose rules, cost or overrides differ.
+    /// Policies whose rules, speed, cost or overrides differ.
     pub changed: Vec<String>,
 }
 

@@ -19,7 +19,7 @@ pub use self::{
     admin_metrics::{AdminMetrics, SecretFile},
     labels::{ClosureLabels, OutcomeLabels, Wire, WireLabels},
     metrics::{INLINE_POLICY, Telemetry},
-    policy_meters::PolicyMeters,
+    policy_meters::{PolicyMeters, Totals},
     top::{Denial, DeniedKey, TopDenied},
     traces::{TraceConfig, TraceError, TraceTls, Traces, shown_endpoint},
 };

@@ -8,6 +8,7 @@ pub use ratekeeper_core::HealthStatus;
 pub use ratekeeper_memory::WhenFull;
 use ratekeeper_memory::{Clock, MemoryStore};
 use ratekeeper_redis::Address;
+pub use ratekeeper_redis::Counts;
 
 use futures_util::FutureExt;
 
@@ -38,6 +39,8 @@ pub struct StoreHealth {
     pub owing: (u64, u64),
     /// Counters of the link to the server, by name.
     pub counts: Vec<(&'static str, u64)>,
+    /// All counters of a store on a server, allotments included; `None` for a store in memory.
+    pub shared: Option<Counts>,
 }
 
 /// Opens the store at an address: `memory`, or that of a Redis server. An unreachable server is no error: the link
@@ -87,6 +90,7 @@ impl StoreHealth {
             health: store.health(),
             last_failure: store.last_failure().map(|(ago, what)| (ago.as_secs_f64(), what)),
             owing: (counts.local_keys_owing, counts.local_grants_owing),
+            shared: Some(counts),
             counts: vec![
                 ("decided_by_store", counts.decided_by_store),
                 ("decided_locally", counts.decided_locally),

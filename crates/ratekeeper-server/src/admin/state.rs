@@ -8,7 +8,12 @@ use ratekeeper_core::Policy;
 use serde::Serialize;
 
 use super::{Admin, overrides, switch};
-use crate::{engine::Resolution, rulebook::PolicyCounts, telemetry::INLINE_POLICY, wiring::StoreHealth};
+use crate::{
+    engine::Resolution,
+    rulebook::PolicyCounts,
+    telemetry::{INLINE_POLICY, Totals},
+    wiring::StoreHealth,
+};
 
 /// The reply of `/api/state`.
 #[derive(Debug, Serialize)]
@@ -20,6 +25,8 @@ pub(super) struct StateView {
     policies: Vec<PolicyState>,
     /// Requests allowed because no rule limits them.
     unlimited: u64,
+    /// Decisions by source, of all policies.
+    sources: BTreeMap<&'static str, u64>,
     switches: switch::SwitchesView,
     overrides: Vec<overrides::OverrideView>,
     store: StoreState,
@@ -41,6 +48,8 @@ struct PolicyState {
     policy: String,
     /// The counts are those of inline limits, to which only the switches for everything apply.
     inline: bool,
+    /// `prepaid` if the policy is and its rules allow it, else `exact`. A store in memory ignores it.
+    speed: &'static str,
     allowed: u64,
     denied: u64,
     never: u64,
@@ -69,6 +78,23 @@ struct StoreState {
     last_failure: Option<String>,
     /// Counts of link events, by event.
     events: BTreeMap<&'static str, u64>,
+    /// The allotments of this process; absent if the store is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allotments: Option<AllotmentState>,
+}
+
+/// Permits that the store has granted in advance: `granted` is the sum of `used`, `returned`, `expired`, `lost` and `held`.
+#[derive(Debug, Serialize)]
+struct AllotmentState {
+    /// Permits held now.
+    held: u64,
+    /// Keys with held permits.
+    holders: u64,
+    granted: u64,
+    used: u64,
+    returned: u64,
+    expired: u64,
+    lost: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +115,12 @@ impl Admin {
         let telemetry = engine.telemetry();
         let readiness = self.0.health.readiness();
         let in_force = status.loaded_at.and_then(|at| at.elapsed().ok());
-        let inline = telemetry.inline_totals().into_iter().map(|(domain, totals)| inline_state(domain, totals));
+        let (policies, inline) = (book.policy_counts(), telemetry.inline_totals());
+        let totals = policies.iter().map(|counted| &counted.totals).chain(inline.iter().map(|(_, totals)| totals));
+        let mut sources = BTreeMap::new();
+        for (source, count) in totals.flat_map(|totals| &totals.sources) {
+            *sources.entry(*source).or_default() += count;
+        }
         StateView {
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: self.0.began.elapsed().as_secs_f64(),
@@ -100,7 +131,8 @@ impl Admin {
                 problem: status.problem,
                 in_force_seconds: in_force.map(|span| span.as_secs()),
             },
-            policies: book.policy_counts().iter().map(policy_state).chain(inline).collect(),
+            policies: policies.iter().map(policy_state).chain(inline.into_iter().map(inline_state)).collect(),
+            sources,
             unlimited: telemetry.let_through_total(Resolution::WITHOUT_LIMIT.map(Resolution::name)),
             switches: switch::view(engine),
             overrides: overrides::list(engine),
@@ -123,11 +155,12 @@ impl Admin {
 }
 
 fn policy_state(counted: &PolicyCounts) -> PolicyState {
-    let [allowed, denied, never] = counted.totals;
+    let [allowed, denied, never] = counted.totals.verdicts;
     PolicyState {
         domain: counted.policy.domain().to_owned(),
         policy: counted.policy.name().to_owned(),
         inline: false,
+        speed: if counted.policy.prepaid().is_some() { "prepaid" } else { "exact" },
         allowed,
         denied,
         never,
@@ -136,9 +169,10 @@ fn policy_state(counted: &PolicyCounts) -> PolicyState {
     }
 }
 
-fn inline_state(domain: String, [allowed, denied, never]: [u64; 3]) -> PolicyState {
+fn inline_state((domain, totals): (String, Totals)) -> PolicyState {
+    let [allowed, denied, never] = totals.verdicts;
     let (policy, rules) = (INLINE_POLICY.to_owned(), Vec::new());
-    PolicyState { domain, policy, inline: true, allowed, denied, never, shadow_denied: 0, rules }
+    PolicyState { domain, policy, inline: true, speed: "exact", allowed, denied, never, shadow_denied: 0, rules }
 }
 
 fn rules_of(policy: &Policy) -> Vec<RuleState> {
@@ -160,6 +194,15 @@ fn store_state(health: &StoreHealth, answers: bool) -> StoreState {
         overflowed: health.overflowed,
         answers,
         events: health.counts.iter().copied().collect(),
+        allotments: health.shared.map(|counts| AllotmentState {
+            held: counts.allotment_held,
+            holders: counts.allotment_holders,
+            granted: counts.allotment_granted,
+            used: counts.allotment_used,
+            returned: counts.allotment_returned,
+            expired: counts.allotment_expired,
+            lost: counts.allotment_lost,
+        }),
         last_failure: health.last_failure.as_ref().map(|(ago, what)| format!("{ago:.1} s ago: {what}")),
     }
 }

@@ -1,6 +1,6 @@
 //! Rulebook builder: installs the policies of rule files in the store and indexes their patterns and descriptors.
 //!
-//! Policies whose rules have not changed are reused from the previous rulebook: a reload installs only new and changed
+//! Policies whose rules and speed have not changed are reused from the previous rulebook: a reload installs only new and changed
 //! policies.
 
 use std::{collections::HashMap, sync::Arc};

@@ -59,7 +59,7 @@ impl<'a> OverridesByPolicy<'a> {
     }
 }
 
-/// A policy with this name and these rules, in the domain of the given policy.
+/// A policy with this name and these rules, with domain and speed of the given policy.
 pub(super) fn with_rules(name: &str, policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
-    Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())
+    Ok(Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())?.with_speed(policy.speed()))
 }

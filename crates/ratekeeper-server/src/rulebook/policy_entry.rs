@@ -42,12 +42,12 @@ impl PolicyEntry {
         Self { policy, stored, cost, meters, overrides }
     }
 
-    /// Whether the rules are the same; cost and overrides may differ.
+    /// Whether rules and speed are the same; cost and overrides may differ.
     pub(crate) fn has_rules_of(&self, policy: &Policy) -> bool {
-        self.policy.rules() == policy.rules()
+        self.policy.rules() == policy.rules() && self.policy.speed() == policy.speed()
     }
 
-    /// Whether rules, cost and overrides are the same.
+    /// Whether rules, speed, cost and overrides are the same.
     pub(crate) fn is_same_as(&self, before: &Self) -> bool {
         let same_overrides = self.overrides.len() == before.overrides.len()
             && self.overrides.iter().all(|(key, one)| {

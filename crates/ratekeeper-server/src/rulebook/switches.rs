@@ -56,7 +56,7 @@ impl Switches {
             "" => Ok(rebuilt),
             domain => rebuilt.in_domain(domain),
         });
-        rebuilt.unwrap_or_else(|_| policy.clone())
+        rebuilt.map_or_else(|_| policy.clone(), |rebuilt| rebuilt.with_speed(policy.speed()))
     }
 
     /// Sets a rule, or all rules of a policy, to shadow mode. `in_file` is the result of

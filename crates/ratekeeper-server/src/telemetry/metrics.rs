@@ -22,7 +22,7 @@ use ratekeeper_core::{Policy, Verdict};
 use super::{
     AdminMetrics, TopDenied, TraceConfig, TraceError, Traces,
     labels::{ClosureLabels, DecisionLabels, OutcomeLabels, ReasonLabels, RuleLabels, Wire, WireLabels},
-    policy_meters::{PolicyMeters, VERDICTS},
+    policy_meters::{PolicyMeters, Totals},
     store::StoreCollector,
 };
 use crate::wiring::AnyStore;
@@ -138,8 +138,8 @@ impl Telemetry {
         meters
     }
 
-    /// Decisions of inline limits, by domain: allow, deny, never.
-    pub(crate) fn inline_totals(&self) -> Vec<(String, [u64; VERDICTS])> {
+    /// Decisions of inline limits, by domain.
+    pub(crate) fn inline_totals(&self) -> Vec<(String, Totals)> {
         let inline = self.inline.lock();
         inline.iter().map(|(domain, meters)| (domain.to_string(), meters.totals(&[]))).collect()
     }

@@ -4,7 +4,7 @@
 //! decisions are exported.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -17,6 +17,15 @@ use super::labels::{DecisionLabels, RuleLabels};
 /// The counters of one policy. Clones share them.
 #[derive(Clone)]
 pub struct PolicyMeters(Arc<Meters>);
+
+/// Numbers of decisions.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// By verdict: allow, deny, never.
+    pub verdicts: [u64; VERDICTS],
+    /// By source; those that have decided.
+    pub sources: BTreeMap<&'static str, u64>,
+}
 
 struct Meters {
     domain: String,
@@ -62,16 +71,19 @@ impl PolicyMeters {
         }
     }
 
-    /// Decisions so far, including those by the rules of these overrides: allow, deny, never.
-    pub(crate) fn totals(&self, overrides: &[&Self]) -> [u64; VERDICTS] {
-        let mut totals = [0; VERDICTS];
+    /// Decisions so far, including those by the rules of these overrides.
+    pub(crate) fn totals(&self, overrides: &[&Self]) -> Totals {
+        let mut totals = Totals::default();
         for rule in self.rules_with(overrides) {
-            for (index, total) in totals.iter_mut().enumerate() {
-                let count = |source: &Source| {
-                    let labels = self.0.labels(rule, VERDICT_NAMES[index], source.name());
-                    self.0.decisions.get(&labels).map_or(0, |counter| counter.get())
-                };
-                *total += ALL_SOURCES.iter().map(count).sum::<u64>();
+            for (index, verdict) in VERDICT_NAMES.into_iter().enumerate() {
+                for source in ALL_SOURCES {
+                    let labels = self.0.labels(rule, verdict, source.name());
+                    let count = self.0.decisions.get(&labels).map_or(0, |counter| counter.get());
+                    totals.verdicts[index] += count;
+                    if count > 0 {
+                        *totals.sources.entry(source.name()).or_default() += count;
+                    }
+                }
             }
         }
         totals
@@ -156,7 +168,7 @@ fn source_index(source: Source) -> usize {
 }
 
 /// Verdicts that are counted separately.
-pub(super) const VERDICTS: usize = 3;
+const VERDICTS: usize = 3;
 /// In the order of [`verdict_index`].
 const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];
 /// The sources that have a label.

@@ -8,7 +8,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-use crate::wiring::{AnyStore, StoreHealth};
+use crate::wiring::{AnyStore, Counts, StoreHealth};
 
 /// The collector of one store.
 #[derive(Debug)]
@@ -32,6 +32,10 @@ impl Collector for StoreCollector {
             gauge("local_keys_owing", "Keys with local grants that the store has not been charged for yet", keys)?;
             gauge("local_grants_owing", "Local grants that the store has not been charged for yet", grants)?;
         }
+        if let Some(counts) = &health.shared {
+            gauge("allotment_held", "Permits that this process holds in allotments", counts.allotment_held)?;
+            gauge("allotment_holders", "Keys of which this process holds an allotment", counts.allotment_holders)?;
+        }
         let mut counter = |name: &str, help: &str, value: u64| -> fmt::Result {
             let metric = ConstCounter::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
@@ -44,15 +48,62 @@ impl Collector for StoreCollector {
             "Overflowed decisions that were allowed without being counted",
             health.unenforced,
         )?;
+        if let Some(counts) = &health.shared {
+            encode_calls(counts, &mut encoder)?;
+        }
         if !health.counts.is_empty() {
             let help = "Events of the store's client, by event";
-            let mut family = encoder.encode_descriptor("store_events", help, None, MetricType::Counter)?;
-            for (event, count) in &health.counts {
-                let labels = [("event", *event)];
-                let one: MetricEncoder<'_> = family.encode_family(&labels)?;
-                ConstCounter::new(*count).encode(one)?;
-            }
+            encode_family("store_events", help, "event", &health.counts, &mut encoder)?;
         }
         Ok(())
     }
+}
+
+/// Calls to a store on a server, and decisions without a call: merged calls, cached denials, allotments.
+fn encode_calls(counts: &Counts, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut counter = |name: &str, help: &str, value: u64| -> fmt::Result {
+        let metric = ConstCounter::new(value);
+        metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)
+    };
+    counter(
+        "merged_checks",
+        "Requests decided by a call together with others of the same key",
+        counts.merged_requests,
+    )?;
+    counter("cached_denials", "Requests denied by a cached denial, without a call", counts.cached_denials)?;
+    counter("allotment_granted", "Permits granted to this process in advance", counts.allotment_granted)?;
+    let calls =
+        [("single", counts.single_calls), ("merged", counts.merged_calls), ("allotment", counts.allotment_calls)];
+    encode_family("store_calls", "Calls to the store, by kind", "kind", &calls, encoder)?;
+    let permits = [
+        ("used", counts.allotment_used),
+        ("returned", counts.allotment_returned),
+        ("expired", counts.allotment_expired),
+        ("lost", counts.allotment_lost),
+    ];
+    let help = "Permits of allotments that are no longer held, by outcome";
+    encode_family("allotment_permits", help, "outcome", &permits, encoder)?;
+    let events = [
+        ("short", counts.allotment_short),
+        ("overtaken", counts.allotment_overtaken),
+        ("unknown", counts.allotment_unknown),
+    ];
+    encode_family("allotments", "Allotment calls with an unusual result, by event", "event", &events, encoder)
+}
+
+/// One counter for each value of a label.
+fn encode_family(
+    name: &str,
+    help: &str,
+    label: &'static str,
+    values: &[(&'static str, u64)],
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, count) in values {
+        let labels = [(label, *value)];
+        let one: MetricEncoder<'_> = family.encode_family(&labels)?;
+        ConstCounter::new(*count).encode(one)?;
+    }
+    Ok(())
 }

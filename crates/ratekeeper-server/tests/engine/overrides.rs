@@ -108,7 +108,8 @@ fn decisions_of_overrides_are_counted_under_the_name_of_the_policy() {
     let counted = bench.0.rulebook().policy_counts();
     let names: Vec<&str> = counted.iter().map(|one| one.policy.name()).collect();
     assert_eq!(names, ["checkout", "per-user"], "an override is not listed as a policy");
-    assert_eq!(counted[1].totals, [3, 0, 0]);
+    assert_eq!(counted[1].totals.verdicts, [3, 0, 0]);
+    assert_eq!(counted[1].totals.sources, [("store", 3)].into());
 }
 
 #[test]

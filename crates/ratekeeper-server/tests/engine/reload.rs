@@ -1,5 +1,6 @@
 //! Tests of reloads: new rules replace old ones, and stored counts survive.
 
+use ratekeeper_core::{Prepaid, Span, Speed};
 use ratekeeper_rules::{Format, read_str};
 
 use crate::{Bench, is_denied, remaining};
@@ -84,4 +85,20 @@ fn requests_in_flight_are_decided_by_one_rulebook_or_the_other() {
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(asker.join().unwrap() > 0);
     });
+}
+
+/// A policy is installed again if only its speed has changed.
+#[test]
+fn a_new_speed_is_a_change() {
+    let bench = Bench::new(RULES);
+    let speed = || bench.0.rulebook().policies()[0].speed();
+    assert_eq!(speed(), Speed::Exact);
+    assert!(bench.key("api", "a").is_allowed());
+    bench.load(&RULES.replace("name: p,", "name: p, speed: prepaid,")).unwrap();
+    assert_eq!(speed(), Speed::prepaid());
+    assert_eq!(remaining(&bench.key("api", "a")), 8, "the counts stay");
+    bench.load(&RULES.replace("name: p,", "name: p, speed: prepaid, allotments: { turn: 5ms },")).unwrap();
+    assert_eq!(speed(), Speed::Prepaid(Prepaid::new().turn(Span::from_millis(5))));
+    bench.load(RULES).unwrap();
+    assert_eq!(speed(), Speed::Exact);
 }

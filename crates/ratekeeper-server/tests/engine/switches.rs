@@ -1,9 +1,11 @@
 //! Tests of switches and admin overrides: kill switch, rules switched off, shadow mode, rules for one key.
 
-use ratekeeper_core::{Quota, Rule, Timestamp};
+use ratekeeper_core::{Quota, Rule, Speed, Timestamp};
+use ratekeeper_rules::EnvoyUnit;
 use ratekeeper_server::{
     engine::Resolution,
-    rulebook::{Override, SwitchTarget},
+    request::{RequestedLimit, Subject},
+    rulebook::{Override, SwitchTarget, Switches},
 };
 
 use crate::{Bench, is_denied, remaining};
@@ -97,4 +99,36 @@ fn switches_survive_a_reload() {
     let answer = bench.take("api", &USER);
     assert!(answer.is_allowed());
     assert_eq!(answer.decision.unwrap().limit(), 10);
+}
+
+/// Switches and overrides build policies from others, which keep the speed; inline limits are exact.
+#[test]
+fn the_speed_of_a_policy_survives_switches_and_overrides() {
+    let bench = Bench::new(&RULES.replace("    rules:", "    speed: prepaid\n    rules:"));
+    let speed = || bench.0.rulebook().policies()[0].speed();
+    let speed_of = |user| bench.take("api", &[("user", user)]).subjects[0].policy.as_ref().unwrap().speed();
+    let changes: [fn(&mut Switches); 6] = [
+        |switches| switches.everything_shadow = true,
+        |switches| switches.everything_shadow = false,
+        |switches| _ = switches.shadow.insert(few()),
+        |switches| _ = switches.off.insert(few()),
+        |switches| _ = switches.off.remove(&few()),
+        |switches| _ = switches.shadow.remove(&few()),
+    ];
+    for change in changes {
+        bench.0.switch(change).unwrap();
+        assert_eq!((speed(), speed_of("a")), (Speed::prepaid(), Speed::prepaid()));
+    }
+    let (domain, policy, key) = ("api".to_owned(), "per-user".to_owned(), "vip".to_owned());
+    let rules = vec![Rule::token_bucket("more", Quota::per_second(1_000))];
+    bench.0.add_override(Override { domain, policy, key, rules, until: None }).unwrap();
+    assert_eq!(speed_of("vip"), Speed::prepaid());
+    bench.0.switch(|switches| switches.everything_shadow = true).unwrap();
+    assert_eq!(speed_of("vip"), Speed::prepaid());
+
+    let limit = RequestedLimit { requests_per_unit: 5, unit: EnvoyUnit::Minute };
+    let inline = Subject { limit: Some(limit), ..Subject::descriptor(&USER) };
+    bench.0.switch(|switches| switches.everything_shadow = false).unwrap();
+    let answer = bench.ask("api", &[inline]).unwrap();
+    assert_eq!(answer.subjects[0].policy.as_ref().unwrap().speed(), Speed::Exact);
 }

@@ -24,6 +24,7 @@ mod reload;
 mod security;
 mod sites;
 mod stopping;
+mod store_metrics;
 mod tls;
 mod tls_clients;
 mod unread;

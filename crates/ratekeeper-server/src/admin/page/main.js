@@ -77,7 +77,7 @@ function updatePolicy(made, policy) {
   // Rebuilt only after a switch or a reload, so that focus is kept.
   const target = { domain: policy.domain, policy: policy.policy };
   const off = switches.off.filter(one => same(one, policy)), watching = switches.shadow.filter(one => same(one, policy));
-  const look = JSON.stringify([policy.rules, off, watching, switches.enforce, switches.everything_off, switches.everything_shadow]);
+  const look = JSON.stringify([policy.rules, policy.speed, off, watching, switches.enforce, switches.everything_off, switches.everything_shadow]);
   if (made.dataset.look === look) return;
   made.dataset.look = look;
   const lines = policy.rules.map(rule => {
@@ -86,6 +86,7 @@ function updatePolicy(made, policy) {
     if (rule.shadow) line.append(element("span", "badge", "shadow"));
     return line;
   });
+  if (policy.speed === "prepaid" && state.store.kind !== "memory") lines.push(element("span", "badge", "prepaid"));
   for (const one of off.filter(one => one.rule)) {
     const line = element("div", "rule");
     line.append(element("span", "", one.rule), element("span", "badge", "disabled"), button("enable", named(one), () => turn("on", one)));
@@ -99,6 +100,15 @@ function updatePolicy(made, policy) {
   cells[7].replaceChildren(
     button(watches ? "enforce" : "shadow", named(policy), () => turn(watches ? "enforce" : "shadow", target)), " ",
     button(out ? "enable" : "disable", named(policy), () => turn(out ? "on" : "off", target)));
+}
+
+/** Decisions per second by source, and the permits held; hidden if the store, in memory, decides everything. */
+function showSources(seconds) {
+  const { sources, store } = state, names = Object.keys(sources);
+  $("sources").hidden = !before || names.length === 0 || (store.kind === "memory" && names.every(name => name === "store"));
+  if (!before || seconds <= 0) return;
+  const parts = names.map(name => `${name.replaceAll("_", " ")} ${rate(Math.max(0, sources[name] - (before.sources[name] ?? 0)) / seconds)}`);
+  put($("sources"), `decided by: ${parts.join(" · ")}${store.allotments ? ` · permits held: ${count(store.allotments.held)}` : ""}`);
 }
 
 function showTop() {
@@ -145,8 +155,10 @@ function showFacts() {
   $("reload").disabled = false;
   facts($("rules"), [["loaded", `${rules.in_force_seconds === null ? "never" : `${span(rules.in_force_seconds)} ago`}, generation ${count(rules.generation)}`], ["domains", rules.domains.join(", ") || "none"], ["errors", rules.problem ? "yes, see above" : "none"]]);
   const events = Object.entries(store.events).filter(([, value]) => value > 0).map(([name, value]) => [name.replaceAll("_", " "), count(value)]);
+  const { allotments } = store;
+  const held = allotments?.granted > 0 ? [["permits held", `${count(allotments.held)} of ${count(allotments.holders)} keys`], ["permits granted in advance", count(allotments.granted)]] : [];
   const kept = [["keys", count(store.keys)], ["memory", bytes(store.bytes)], ["evicted", count(store.evicted)], ["overflowed", count(store.overflowed)]];
-  facts($("store"), [["kind", store.kind === "memory" ? "in memory" : store.kind], ...(store.kind === "memory" ? kept : [["reachable", store.answers ? "yes" : "no"], ["last failure", store.last_failure ?? "none"], ...events])]);
+  facts($("store"), [["kind", store.kind === "memory" ? "in memory" : store.kind], ...(store.kind === "memory" ? kept : [["reachable", store.answers ? "yes" : "no"], ["last failure", store.last_failure ?? "none"], ...held, ...events])]);
 }
 
 /** Alerts, worst first. */
@@ -188,6 +200,7 @@ function show() {
     put($("rate-unlimited"), rate(unlimited));
     add(state.uptime_seconds, allowed, refused);
   }
+  showSources(seconds);
   showTop();
   showSwitches();
   showFacts();

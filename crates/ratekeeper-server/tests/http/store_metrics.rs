@@ -1,0 +1,94 @@
+//! Metrics and state of a Redis store: calls, merged checks, cached denials, allotments.
+
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
+
+use ratekeeper_server::security::Secret;
+use ratekeeper_testkit::servers::{RedisServer, wait_until};
+
+use crate::fixture::Fixture;
+
+const RULES: &str = r#"
+domain: api
+policies:
+  - name: prepaid
+    match: { key: "*" }
+    speed: prepaid
+    rules: [{ name: many, algorithm: token_bucket, limit: 1000, per: 1s }]
+  - name: exact
+    match: { user: "*" }
+    rules: [{ name: many, algorithm: token_bucket, limit: 1000, per: 1s }]
+"#;
+
+/// A server on this store, once it is connected.
+fn on(url: &str) -> Fixture {
+    let fixture = Fixture::start(|folder, config| {
+        fs::write(folder.path().join("rules.yaml"), RULES).unwrap();
+        config.store = Secret::new(url);
+        config.storage.deadline = Duration::from_secs(2);
+    });
+    wait_until("the store", Duration::from_secs(20), || fixture.metric("ratekeeper_store_up") == Some(1.0));
+    fixture
+}
+
+/// An alert on the first event needs a value to compare with.
+#[test]
+fn metrics_of_calls_and_allotments_exist_from_the_start() {
+    let server = RedisServer::start();
+    let fixture = on(&server.url());
+    let mut names: Vec<String> = [
+        "merged_checks_total",
+        "cached_denials_total",
+        "allotment_granted_total",
+        "allotment_held",
+        "allotment_holders",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    names.extend(["single", "merged", "allotment"].map(|kind| format!("store_calls_total{{kind=\"{kind}\"}}")));
+    names.extend(
+        ["used", "returned", "expired", "lost"]
+            .map(|outcome| format!("allotment_permits_total{{outcome=\"{outcome}\"}}")),
+    );
+    names.extend(["short", "overtaken", "unknown"].map(|event| format!("allotments_total{{event=\"{event}\"}}")));
+    for name in names {
+        assert_eq!(fixture.metric(&format!("ratekeeper_{name}")), Some(0.0), "{name}");
+    }
+    assert_eq!(on("memory").metric("ratekeeper_allotment_held"), None, "a store in memory has none");
+}
+
+/// `docs/monitoring.md` lists every metric of both stores.
+#[test]
+fn every_metric_is_documented() {
+    let server = RedisServer::start();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut names = BTreeSet::new();
+    for fixture in [on(&server.url()), on("memory")] {
+        let metrics = fixture.admin_get("/metrics").body;
+        let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned);
+        names.extend(types.filter_map(|line| line.split(' ').next().map(str::to_owned)));
+    }
+    assert!(names.len() > 30, "{names:?}");
+    let missing: Vec<&String> = names.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
+    assert!(missing.is_empty(), "not in docs/monitoring.md: {missing:?}");
+}
+
+#[test]
+fn the_state_has_sources_speeds_and_allotments() {
+    let server = RedisServer::start();
+    let fixture = on(&server.url());
+    for body in [r#"{"domain":"api","key":"u"}"#, r#"{"domain":"api","descriptor":{"user":"u"}}"#] {
+        assert_eq!(fixture.post("/v1/check", body).json()["source"], "store", "the first request of a key");
+    }
+    let state = fixture.admin_get("/api/state").json();
+    assert_eq!(state["sources"], serde_json::json!({ "store": 2 }));
+    let speeds: Vec<_> = state["policies"].as_array().unwrap().iter().map(|policy| &policy["speed"]).collect();
+    assert_eq!(speeds, ["exact", "prepaid"]);
+    let allotments = &state["store"]["allotments"];
+    let number = |name: &str| allotments[name].as_u64().unwrap();
+    let outcomes = ["used", "returned", "expired", "lost", "held"].map(number);
+    assert_eq!(number("granted"), outcomes.iter().sum::<u64>());
+
+    let memory = on("memory").admin_get("/api/state").json();
+    assert_eq!(memory["store"].get("allotments"), None);
+}
