@@ -1,9 +1,10 @@
-//! Checks of one key in Redis by many callers: one call per check, and merged calls, in one run.
+//! Checks of one key in Redis by many callers: one call per check, merged calls, and prepaid, in one run.
 //!
-//!     cargo run --release -p ratekeeper-bench --bin hot_key [-- --rounds N --checks N --callers N]
+//!     cargo run --release -p ratekeeper-bench --bin hot_key [-- --rounds N --checks N --callers N --warm MS]
 //!
-//! Starts a temporary `redis-server` on loopback. Callers ask in a closed loop. Both ways take turns in every round; rates
-//! are medians of the rounds with their spread, latencies are those of the last round.
+//! Starts a temporary `redis-server` on loopback. Callers ask in a closed loop. All ways take turns in every round; rates
+//! are medians of the rounds with their spread, latencies are those of the last round. Prepaid callers ask for `--warm`
+//! milliseconds before they are measured, so that the key is hot, and make fifty times as many checks.
 
 #![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
@@ -16,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratekeeper::{Limiter, LimiterBuilder, Quota, Rule};
+use ratekeeper::{Limiter, LimiterBuilder, Quota, Rule, Speed};
 use ratekeeper_redis::{RedisConfig, RedisStore};
 use ratekeeper_testkit::servers::RedisServer;
 
@@ -35,6 +36,7 @@ async fn main() {
     for (name, quota) in [
         ("all allowed", Quota::per_second(1_000_000_000)),
         ("about half denied", Quota::per_second(40_000).burst(4_000)),
+        ("half of what prepaid callers ask", Quota::per_second(2_000_000)),
         ("mostly denied", Quota::per_hour(1)),
     ] {
         compare(&server, name, quota, &options).await;
@@ -45,6 +47,15 @@ struct Options {
     rounds: usize,
     checks: usize,
     callers: usize,
+    warm: Duration,
+}
+
+/// How checks reach the store.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Single,
+    Merged,
+    Prepaid,
 }
 
 impl Options {
@@ -55,7 +66,8 @@ impl Options {
             index.and_then(|index| args.get(index + 1)?.parse().ok()).unwrap_or(default)
         };
         let (rounds, checks) = (number("--rounds", 5).max(1), number("--checks", 200_000));
-        Self { rounds, checks, callers: number("--callers", 256).max(1) }
+        let warm = Duration::from_millis(number("--warm", 1_000) as u64);
+        Self { rounds, checks, callers: number("--callers", 256).max(1), warm }
     }
 }
 
@@ -69,12 +81,20 @@ struct Measured {
 
 #[allow(clippy::cast_precision_loss, reason = "a report")]
 async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Options) {
-    let ways = [("one call per check", false), ("merged", true)];
-    let mut rounds: [Vec<Measured>; 2] = [Vec::new(), Vec::new()];
+    let ways = [("one call per check", Way::Single), ("merged", Way::Merged), ("prepaid", Way::Prepaid)];
+    let mut rounds: [Vec<Measured>; 3] = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..options.rounds {
-        for ((_, merging), rounds) in ways.iter().zip(&mut rounds) {
-            let limiter = limiter(server, quota, *merging).await;
-            rounds.push(measure(server, &limiter, &format!("{name} {round} {merging}"), options).await);
+        for ((_, way), rounds) in ways.iter().zip(&mut rounds) {
+            let limiter = limiter(server, quota, *way).await;
+            let key = format!("{name} {round} {way:?}");
+            if *way == Way::Prepaid {
+                let warm = Instant::now();
+                while warm.elapsed() < options.warm {
+                    let _ = measure(server, &limiter, &key, options.callers, options.checks / 20).await;
+                }
+            }
+            let checks = if *way == Way::Prepaid { options.checks * 50 } else { options.checks };
+            rounds.push(measure(server, &limiter, &key, options.callers, checks).await);
         }
     }
     let median = |rounds: &[Measured]| {
@@ -91,8 +111,8 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
         println!(
             "| {name} | {way} | {rate:.0} ({least:.0} to {most:.0}) | {:.1} | {:.1} | {:.2} | {:.2?} | {:.2?} | {:.2?} |",
             rate / base,
-            options.checks as f64 / last.calls as f64,
-            last.redis_us / options.checks as f64,
+            last.latencies.len() as f64 / last.calls.max(1) as f64,
+            last.redis_us / last.latencies.len() as f64,
             at(500),
             at(990),
             at(999),
@@ -101,20 +121,27 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
 }
 
 /// The server is measured, so deadlines are long and there is no fallback.
-async fn limiter(server: &RedisServer, quota: Quota, merging: bool) -> Limiter<RedisStore> {
-    let config = RedisConfig::default().deadline(Duration::from_secs(10)).merging(merging);
+async fn limiter(server: &RedisServer, quota: Quota, way: Way) -> Limiter<RedisStore> {
+    let config = RedisConfig::default().deadline(Duration::from_secs(10)).merging(way != Way::Single);
     let store = RedisStore::connect_with(&server.url(), config).await.expect("an address");
     let rule = Rule::token_bucket("bucket", quota);
-    LimiterBuilder::new().name("hot").rules([rule]).store(store).build().expect("a sound rule")
+    let speed = if way == Way::Prepaid { Speed::prepaid() } else { Speed::Exact };
+    LimiterBuilder::new().name("hot").rules([rule]).speed(speed).store(store).build().expect("a sound rule")
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a report")]
-async fn measure(server: &RedisServer, limiter: &Limiter<RedisStore>, key: &str, options: &Options) -> Measured {
+async fn measure(
+    server: &RedisServer,
+    limiter: &Limiter<RedisStore>,
+    key: &str,
+    callers: usize,
+    checks: usize,
+) -> Measured {
     let _ = limiter.check(key).await.expect("a reply");
     let _ = server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
-    let left = Arc::new(AtomicUsize::new(options.checks));
+    let left = Arc::new(AtomicUsize::new(checks));
     let began = Instant::now();
-    let callers: Vec<_> = (0..options.callers)
+    let callers: Vec<_> = (0..callers)
         .map(|_| {
             let (limiter, left, key) = (limiter.clone(), Arc::clone(&left), key.to_owned());
             tokio::spawn(async move {
@@ -128,11 +155,11 @@ async fn measure(server: &RedisServer, limiter: &Limiter<RedisStore>, key: &str,
             })
         })
         .collect();
-    let mut latencies = Vec::with_capacity(options.checks);
+    let mut latencies = Vec::with_capacity(checks);
     for caller in callers {
         latencies.extend(caller.await.expect("a caller"));
     }
-    let per_second = options.checks as f64 / began.elapsed().as_secs_f64();
+    let per_second = checks as f64 / began.elapsed().as_secs_f64();
     let info = server.command(&["INFO", "commandstats"]).text();
     let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
     let (mut calls, mut redis_us) = (0.0, 0.0);
