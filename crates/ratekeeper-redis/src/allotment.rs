@@ -11,6 +11,8 @@
 
 mod clock;
 mod holder;
+#[cfg(test)]
+mod simulation;
 mod table;
 
 pub(crate) use self::{

@@ -215,7 +215,7 @@ impl Holder {
         self.serve(cost, now, config)
     }
 
-    /// The same for a request whose demand was noted before.
+    /// A take whose demand was counted before: it has waited for the reply to a call.
     #[inline]
     pub(crate) fn serve(&mut self, cost: u64, now: LocalTime, config: &HolderConfig) -> Served {
         if cost == 0 || cost > config.largest_cost {

@@ -1,0 +1,391 @@
+//! Processes of the simulation: each has a holder and a queue per key, and a clock of any offset that drifts.
+//!
+//! One call per key and process is in flight. Requests that cannot be served in the process wait for it and leave with
+//! the next call, as in the hot keys of the store.
+
+use std::collections::HashSet;
+
+use ratekeeper_core::{Span, store_api::AllotmentReply};
+use ratekeeper_testkit::random::Random;
+
+use super::{
+    demand::Batch,
+    messages::{Answer, ClientRequest, Message},
+    mutants::Mutant,
+    scenario::least_limit,
+    world::{Event, HotKeyWorld, RefundDue, RefundOrigin},
+};
+use crate::allotment::{Action, Holder, HolderConfig, LocalTime, Served};
+
+pub(super) struct HolderProcess {
+    offset: u64,
+    /// Drift of its clock, in parts of a million.
+    drift: i64,
+    pub(super) generation: u64,
+    pub(super) down_until: u64,
+    pub(super) paused_until: u64,
+    pub(super) sides: Vec<ProcessKey>,
+}
+
+/// One key in one process.
+pub(super) struct ProcessKey {
+    pub(super) holder: Holder,
+    pub(super) config: HolderConfig,
+    queue: Vec<ClientRequest>,
+    flight: Option<Flight>,
+    /// Messages sent.
+    numbers: u64,
+    /// Holder's calls sent.
+    calls: u64,
+    /// Messages whose answers were read.
+    answered: HashSet<u64>,
+    /// For mutants: the first use since the last reply, a clock that stopped then, and permits taken back.
+    first_use: Option<LocalTime>,
+    stopped_at: LocalTime,
+    pocket: u64,
+}
+
+struct Flight {
+    number: u64,
+    /// The number of the holder's call, if it is one.
+    seq: Option<u64>,
+}
+
+impl HolderProcess {
+    pub(super) fn new(random: &mut Random, keys: usize, config: HolderConfig) -> Self {
+        let (offset, drift) = (random.between(1, 2_000_000_000), random.below(401).cast_signed() - 200);
+        let mut process = Self { offset, drift, generation: 0, down_until: 0, paused_until: 0, sides: Vec::new() };
+        process.restart(random, keys, config, 0);
+        process
+    }
+
+    pub(super) fn restart(&mut self, random: &mut Random, keys: usize, config: HolderConfig, now: u64) {
+        self.generation += 1;
+        let local = self.local(now);
+        let side = |random: &mut Random| ProcessKey {
+            holder: Holder::new(random.bits(), local),
+            config,
+            queue: Vec::new(),
+            flight: None,
+            numbers: 0,
+            calls: 0,
+            answered: HashSet::new(),
+            first_use: None,
+            stopped_at: local,
+            pocket: 0,
+        };
+        self.sides = (0..keys).map(|_| side(random)).collect();
+    }
+
+    pub(super) fn local(&self, now: u64) -> LocalTime {
+        let drifted = now.cast_signed() * self.drift / 1_000_000;
+        LocalTime((now + self.offset).saturating_add_signed(drifted))
+    }
+
+    /// Every holder's permits are accounted for.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for side in &self.sides {
+            let counts = side.holder.counts();
+            let known = counts.used + counts.returned + counts.expired + counts.lost + side.holder.held();
+            if counts.granted != known {
+                return Err(format!("{counts:?} and {} held do not add up", side.holder.held()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Requests
+impl HotKeyWorld {
+    pub(super) fn batch(&mut self, batch: Batch) {
+        let clients = self.scenario.clients;
+        let mut left = batch.permits;
+        while left > 0 {
+            let cost = self.cost(left);
+            left -= cost;
+            let is_peek = self.chance(clients.peeks);
+            let max_wait = if self.chance(clients.waits) { self.random.below(300_000) } else { 0 };
+            let request = ClientRequest { cost, max_wait: Span::from_micros(max_wait), is_peek };
+            self.decisions += 1;
+            if self.chance(clients.together) {
+                self.request_together(batch.process, request);
+            } else {
+                let key = usize::try_from(self.random.below(self.keys() as u64)).unwrap();
+                self.request(batch.process, key, request);
+            }
+        }
+        for key in 0..self.keys() {
+            if !self.processes[batch.process].sides[key].queue.is_empty() {
+                self.call(batch.process, key, false);
+            }
+        }
+    }
+
+    fn cost(&mut self, left: u64) -> u64 {
+        if !self.chance(self.scenario.clients.larger_costs) {
+            return 1;
+        }
+        let limit = least_limit(&self.store.policies[0]);
+        let most = self.random.pick(&[2, 3, 5, limit / 5, limit / 2]).max(1);
+        self.random.between(1, most).min(left)
+    }
+
+    fn request(&mut self, process: usize, key: usize, request: ClientRequest) {
+        if request.is_peek {
+            self.processes[process].sides[key].queue.push(request);
+            return;
+        }
+        match self.take(process, key, request.cost, true) {
+            Served::Granted { refill } => {
+                if refill {
+                    self.call(process, key, false);
+                }
+            }
+            Served::Denied(_) if request.max_wait == Span::ZERO => {}
+            _ => self.processes[process].sides[key].queue.push(request),
+        }
+    }
+
+    /// Takes from the holder, and records the use.
+    fn take(&mut self, process: usize, key: usize, cost: u64, is_new: bool) -> Served {
+        let now = self.processes[process].local(self.now);
+        let mutant = self.scenario.mutant;
+        let side = &mut self.processes[process].sides[key];
+        if side.pocket >= cost {
+            side.pocket -= cost;
+            self.admit_local(process, key, cost);
+            return Served::Granted { refill: false };
+        }
+        let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
+        let served = match is_new {
+            true => side.holder.take(cost, clock, &side.config),
+            false => side.holder.serve(cost, clock, &side.config),
+        };
+        if let Served::Granted { .. } = served {
+            side.first_use.get_or_insert(now);
+            self.admit_local(process, key, cost);
+        }
+        served
+    }
+
+    fn admit_local(&mut self, process: usize, key: usize, cost: u64) {
+        let store_at = self.store_time();
+        let of = self.records[key].admit(self.now, store_at, cost);
+        self.used_here += cost;
+        let calls = self.processes[process].sides[key].calls;
+        self.may_refund(process, key, cost, of, RefundOrigin::Here { calls });
+    }
+
+    /// In the process if each key has the permits here; otherwise one exact call.
+    fn request_together(&mut self, process: usize, request: ClientRequest) {
+        let now = self.processes[process].local(self.now);
+        let sides = &mut self.processes[process].sides;
+        let cost = request.cost;
+        let served: Vec<bool> = sides
+            .iter_mut()
+            .map(|side| matches!(side.holder.take(cost, now, &side.config), Served::Granted { .. }))
+            .collect();
+        if served.iter().all(|&granted| granted) {
+            for key in 0..served.len() {
+                self.processes[process].sides[key].first_use.get_or_insert(now);
+                self.admit_local(process, key, cost);
+            }
+            return;
+        }
+        for (side, _) in sides.iter_mut().zip(served).filter(|&(_, granted)| granted) {
+            assert!(side.holder.give_back(cost, now), "the use was not reported yet");
+        }
+        self.post(process, 0, 0, Message::Together { cost, max_wait: request.max_wait });
+    }
+}
+
+/// Calls and replies
+impl HotKeyWorld {
+    /// Sends what waits, with a report; if nothing is in flight.
+    pub(super) fn call(&mut self, process: usize, key: usize, return_all: bool) {
+        let now = self.processes[process].local(self.now);
+        let clients = self.scenario.clients;
+        let limit = least_limit(&self.store.policies[key]);
+        let mutant = self.scenario.mutant;
+        let side = &mut self.processes[process].sides[key];
+        if side.flight.is_some() {
+            return;
+        }
+        let count = side.queue.len().min(MAX_REQUESTS);
+        let requests: Vec<_> = side.queue.drain(..count).collect();
+        side.numbers += 1;
+        let number = side.numbers;
+        let (seq, message) = if return_all || clients.are_greedy || side.holder.takes_part(&side.config) {
+            let largest = requests.iter().filter(|one| !one.is_peek).map(|one| one.cost).max().unwrap_or(0);
+            let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
+            let mut call = side.holder.call(largest, return_all, clock, &side.config);
+            if clients.are_greedy && !return_all {
+                call.want = limit;
+            }
+            if let (Some(Mutant::StampAtFirstUse), Some(first)) = (mutant, side.first_use) {
+                call.used_by = side.holder.latest_store_time(first);
+            }
+            side.calls += 1;
+            (Some(call.seq), Message::Allot { key, call, requests })
+        } else {
+            (None, Message::Decide { key, requests })
+        };
+        side.flight = Some(Flight { number, seq });
+        self.post(process, key, number, message);
+        let generation = self.processes[process].generation;
+        self.after(self.scenario.network.timeout, Event::Timeout { process, generation, key, number });
+    }
+
+    /// The reply takes too long. What was asked for is answered without it.
+    pub(super) fn time_out(&mut self, process: usize, key: usize, number: u64) {
+        let side = &mut self.processes[process].sides[key];
+        if let Some(flight) = side.flight.take_if(|flight| flight.number == number) {
+            if let Some(seq) = flight.seq {
+                side.holder.failed(seq);
+            }
+            if !side.queue.is_empty() {
+                self.call(process, key, false);
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, answer: &Answer) {
+        let Answer { process, key, .. } = *answer;
+        let local = self.processes[process].local(self.now);
+        let mutant = self.scenario.mutant;
+        let side = &mut self.processes[process].sides[key];
+        let is_current = side.flight.as_ref().is_some_and(|flight| flight.number == answer.number);
+        let is_first = side.answered.insert(answer.number);
+        let mut allotted = answer.allotted.clone();
+        if let (Some(Mutant::LateReply), false, Some(flight), Some((seq, _))) =
+            (mutant, is_current, &side.flight, &mut allotted)
+            && let Some(current) = flight.seq
+        {
+            *seq = current;
+        } else if !is_current {
+            if is_first {
+                self.undo_late(answer);
+            }
+            return;
+        }
+        side.flight = None;
+        match &mut allotted {
+            Some((seq, Some(reply))) => {
+                if mutant == Some(Mutant::ExpiryFromReply) {
+                    reply.end = reply.end + Span::from_micros(self.now - answer.sent_at);
+                }
+                let denied = answer.decided.iter().filter(|one| !one.is_allowed && !one.request.is_peek);
+                let refused = denied.map(|one| one.request.cost).min();
+                side.reply(*seq, reply, refused, local);
+            }
+            Some((seq, None)) => side.holder.failed(*seq),
+            None => {}
+        }
+        for one in answer.decided.iter().filter(|one| one.is_allowed) {
+            self.may_refund(process, key, one.request.cost, one.of, RefundOrigin::Store { at: one.at });
+        }
+        self.serve_queue(process, key);
+    }
+
+    /// Requests that came meanwhile: by new permits, else with the next call.
+    fn serve_queue(&mut self, process: usize, key: usize) {
+        let mut waiting = std::mem::take(&mut self.processes[process].sides[key].queue);
+        waiting.retain(|request| {
+            let served = match request.is_peek {
+                true => Served::Ask,
+                false => self.take(process, key, request.cost, false),
+            };
+            match served {
+                Served::Granted { .. } => false,
+                Served::Denied(_) => request.max_wait > Span::ZERO,
+                Served::Ask => true,
+            }
+        });
+        let is_empty = waiting.is_empty();
+        self.processes[process].sides[key].queue = waiting;
+        if !is_empty {
+            self.call(process, key, false);
+        }
+    }
+
+    /// The requests of a late answer are gone: what the store has charged for them is cancelled.
+    fn undo_late(&mut self, answer: &Answer) {
+        for one in answer.decided.iter().filter(|one| one.is_allowed) {
+            if self.chance(self.scenario.clients.refunds) {
+                let Answer { process, key, .. } = *answer;
+                let (cost, origin) = (one.request.cost, RefundOrigin::Store { at: one.at });
+                self.refund(&RefundDue { process, generation: answer.generation, key, cost, of: one.of, origin });
+            }
+        }
+    }
+
+    fn may_refund(&mut self, process: usize, key: usize, cost: u64, of: usize, origin: RefundOrigin) {
+        if !self.chance(self.scenario.clients.refunds) {
+            return;
+        }
+        let cost = if self.random.one_in(3) { self.random.between(1, cost) } else { cost };
+        let turn = self.processes[process].sides[key].config.turn.as_micros();
+        let delay = self.random.pick(&[0, turn / 8, turn / 2, turn, 4 * turn]);
+        let delay = self.random.below(delay + 1);
+        let generation = self.processes[process].generation;
+        self.after(delay, Event::Refund(RefundDue { process, generation, key, cost, of, origin }));
+    }
+
+    /// Returns permits to the holder if it takes them, else to the store.
+    pub(super) fn refund(&mut self, due: &RefundDue) {
+        let RefundDue { process, key, cost, of, origin, .. } = *due;
+        let now = self.processes[process].local(self.now);
+        let mutant = self.scenario.mutant;
+        let side = &mut self.processes[process].sides[key];
+        let at = match origin {
+            RefundOrigin::Here { calls } => {
+                if side.holder.give_back(cost, now) {
+                    if side.calls == calls {
+                        self.records[key].remove(of, cost);
+                    } else {
+                        self.record_refund(key, cost, of, false);
+                    }
+                    return;
+                }
+                if mutant == Some(Mutant::GiveBackAfterReport) && side.holder.held() > 0 {
+                    side.pocket += cost;
+                    self.record_refund(key, cost, of, false);
+                    return;
+                }
+                None
+            }
+            RefundOrigin::Store { at } => {
+                side.holder.clear_denial();
+                Some(at).filter(|_| !self.random.one_in(4))
+            }
+        };
+        let is_undo = at.is_some() && self.random.one_in(2);
+        self.post(process, key, 0, Message::Refund { key, cost, of, at, is_undo });
+    }
+
+    pub(super) fn tick(&mut self, process: usize) {
+        let now = self.processes[process].local(self.now);
+        let (is_lazy, mutant) = (self.scenario.clients.are_lazy, self.scenario.mutant);
+        for key in 0..self.keys() {
+            let side = &mut self.processes[process].sides[key];
+            let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
+            let action = side.holder.tick(clock, &side.config);
+            match action {
+                _ if is_lazy => {}
+                Action::Report => self.call(process, key, false),
+                Action::Return => self.call(process, key, true),
+                Action::None | Action::Idle => {}
+            }
+        }
+    }
+}
+
+impl ProcessKey {
+    fn reply(&mut self, seq: u64, reply: &AllotmentReply, refused: Option<u64>, now: LocalTime) {
+        self.holder.reply(seq, reply, refused, now, &self.config);
+        (self.first_use, self.stopped_at) = (None, now);
+    }
+}
+
+/// Requests of one call.
+const MAX_REQUESTS: usize = 1_024;
