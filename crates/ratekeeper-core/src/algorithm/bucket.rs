@@ -22,7 +22,7 @@
 //!
 //! Twin: `bucket.lua` in the Redis store.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Tried, Weighed, stepped_back};
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Tried, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
     request_key::Held,
@@ -294,6 +294,12 @@ impl Algorithm for Bucket {
         let ends = self.drained_at(level, level.used.saturating_sub(own));
         let slack = Span::from_micros(self.unit / self.drain / 2);
         at > now && at + slack >= ends
+    }
+
+    /// Not before the last change of the state: what has drained until then would drain again.
+    fn charge_past(&self, state: &mut Meter, cost: u64, used_at: Timestamp, _now: Timestamp) {
+        let at = used_at.max(state.at);
+        self.penalize(state, Charge { cost, at, lease: LeaseId(0) }, at);
     }
 
     fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {

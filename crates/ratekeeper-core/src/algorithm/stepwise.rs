@@ -10,7 +10,7 @@
 //!
 //! Twin: `stepwise.lua` in the Redis store.
 
-use super::{Algorithm, Charge, GiveBack, Look, Meter, Scale, Weighed, stepped_back};
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
     request_key::Held,
@@ -131,6 +131,12 @@ impl Algorithm for Stepwise {
         let level = self.level(state, now);
         let waiting = level.used.saturating_sub(self.capacity);
         if waiting == 0 { now } else { self.refilled_at(level, waiting) }
+    }
+
+    /// Not before the last change of the state: what has drained until then would drain again.
+    fn charge_past(&self, state: &mut Meter, cost: u64, used_at: Timestamp, _now: Timestamp) {
+        let at = used_at.max(state.at);
+        self.penalize(state, Charge { cost, at, lease: LeaseId(0) }, at);
     }
 
     fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
