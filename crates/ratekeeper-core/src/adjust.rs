@@ -82,7 +82,7 @@ impl RequestKey<'_> {
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
             rule.algorithm().give_back(state, back, now);
         }
-        if cancels_last {
+        if cancels_last && !self.held.hides_queue {
             let ends = self.policy.rules().iter().zip(self.states.iter());
             let next = ends.map(|(rule, state)| rule.algorithm().line_ends(state, now)).max().unwrap_or(now);
             *self.promised = next.min(*self.promised);
@@ -90,10 +90,11 @@ impl RequestKey<'_> {
         true
     }
 
-    /// A single rule knows the end of its queue. With several rules only the latest reservation of the key counts.
+    /// A single rule knows the end of its queue. With several rules, or allotments, only the latest reservation of the key
+    /// counts.
     fn is_last_in_line(&self, cost: u64, at: Timestamp, now: Timestamp) -> bool {
         match (self.policy.rules(), &*self.states) {
-            ([rule], [state]) => rule.algorithm().is_last_in_line(state, cost, at, now),
+            ([rule], [state]) if !self.held.hides_queue => rule.algorithm().is_last_in_line(state, cost, at, now),
             _ => at >= *self.promised,
         }
     }

@@ -123,7 +123,8 @@ impl AllottedKey {
 
     fn held_except(&self, id: Option<u64>) -> Held {
         let others = self.allotments.iter().filter(|allotment| Some(allotment.id) != id);
-        others.fold(Held::NONE, |sum, allotment| sum.and(allotment.held, allotment.end))
+        let none = Held { hides_queue: !self.allotments.is_empty(), ..Held::NONE };
+        others.fold(none, |sum, allotment| sum.and(allotment.held, allotment.end))
     }
 }
 
@@ -138,7 +139,7 @@ impl KeyState {
 
 impl Held {
     fn and(self, permits: u64, until: Timestamp) -> Self {
-        Self { permits: self.permits + permits, until: self.until.max(until) }
+        Self { permits: self.permits + permits, until: self.until.max(until), ..self }
     }
 }
 
@@ -178,7 +179,7 @@ impl Policy {
             Some(own) if call.seq <= own.seq => {
                 return AllotmentStep { decisions: Vec::new(), reply: None, changed: false };
             }
-            Some(own) => {
+            Some(own) if own.end > now => {
                 let used_by = call.used_by.min(now).min(own.end - Span::MICROSECOND);
                 self.charge_past(&mut key.state, call.used.saturating_sub(own.used), used_by, now);
                 changed = true;
@@ -189,7 +190,8 @@ impl Policy {
                 self.charge_past(&mut key.state, unknown, call.used_by.min(now), now);
                 changed |= unknown > 0;
             }
-            None => keep = 0,
+            // It has ended, and all of it was charged then.
+            _ => keep = 0,
         }
         let others = key.held_except(Some(call.id));
         let held = if keep > 0 { others.and(keep, now + call.hold) } else { others };
@@ -253,11 +255,13 @@ impl Policy {
         if key.allotments.is_empty() {
             return moved;
         }
-        let (ended, live): (Vec<_>, Vec<_>) = key.allotments.iter().partition(|allotment| allotment.end <= now);
-        key.allotments = live;
-        for Allotment { held, end, .. } in ended {
-            self.charge_past(&mut key.state, held, end - Span::MICROSECOND, now);
+        for allotment in key.allotments.iter_mut().filter(|allotment| allotment.end <= now) {
+            let held = std::mem::take(&mut allotment.held);
+            self.charge_past(&mut key.state, held, allotment.end - Span::MICROSECOND, now);
         }
+        // Kept while a reservation is outstanding, which may have been made next to what was held.
+        let is_promised = key.state.promised > now;
+        key.allotments.retain(|allotment| allotment.end > now || is_promised);
         moved
     }
 
@@ -341,3 +345,6 @@ impl ReadyRule {
 
 /// Holders of one key at a time. More of them ask for each decision.
 pub const MAX_ALLOTMENTS: usize = 64;
+
+#[cfg(test)]
+mod tests;

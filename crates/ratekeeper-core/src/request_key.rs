@@ -32,11 +32,14 @@ pub struct Held {
     pub permits: u64,
     /// When the last of the allotments ends.
     pub until: Timestamp,
+    /// Whether the key has allotments, with permits or without. Reservations were then weighed with what was held, and
+    /// the states alone do not show which of them is the latest.
+    pub hides_queue: bool,
 }
 
 impl Held {
     /// None.
-    pub const NONE: Self = Self { permits: 0, until: Timestamp::EPOCH };
+    pub const NONE: Self = Self { permits: 0, until: Timestamp::EPOCH, hides_queue: false };
 }
 
 /// A decision, and whether the state has changed.
