@@ -9,6 +9,7 @@
 use ratekeeper_core::{
     Policy, Prepaid, Span, Timestamp,
     algorithm::Algorithm,
+    bounds::MAX_TIME,
     store_api::{AllotmentCall, AllotmentReply},
 };
 
@@ -290,6 +291,8 @@ impl Holder {
         }
         let want =
             if return_all || now < self.short_until { 0 } else { self.rate.target(config).saturating_sub(self.held) };
+        // By this call they may end sooner than before, and the reply may be lost.
+        self.usable_until = self.usable_until.min(now + (shortened(config.hold) - Span::MICROSECOND));
         self.seq += 1;
         (self.asked_at, self.sent, self.is_recalled) = (now, self.used, false);
         self.in_flight = Some(InFlight { seq: self.seq, asked: now, used: self.used, keep: self.held, want });
@@ -299,7 +302,7 @@ impl Holder {
             used: self.used,
             acknowledged: self.acknowledged,
             keep: self.held,
-            used_by: self.last_use.map_or(Timestamp::EPOCH, |last| self.latest_store_time(last)),
+            used_by: self.last_use.map_or(MAX_TIME, |last| self.latest_store_time(last)),
             end: self.end,
             want,
             hold: config.hold,
@@ -324,23 +327,18 @@ impl Holder {
             self.last_use = None;
         }
         if call.keep > 0 && reply.keep == 0 {
-            // The allotment had ended by the store's clock, which charged all of it.
+            // The allotment had ended by the store's clock, which charged all of it: also what was used since the call,
+            // which cannot be given back any more.
             self.counts.lost += self.held;
-            self.held = 0;
+            (self.held, self.sent) = (0, self.used);
         }
         let lasts = reply.end.since(told);
         let usable_until = call.asked + (shortened(lasts) - Span::MICROSECOND);
-        if now < usable_until {
-            self.held += reply.granted;
-            self.counts.granted += reply.granted;
-            self.usable_until = usable_until;
-            self.end = reply.end;
-        } else {
-            // Read too late to be used. The next call returns it.
-            self.counts.granted += reply.granted;
-            self.counts.expired += self.held + reply.granted;
-            self.held = 0;
-        }
+        (self.usable_until, self.end) = (usable_until, reply.end);
+        self.held += reply.granted;
+        self.counts.granted += reply.granted;
+        // It may have been read too late to be used.
+        self.expire(now);
         if reply.recalled {
             // Not used any more from now on. The store counts it until the next call.
             self.recall();
@@ -406,7 +404,7 @@ impl Holder {
         if now >= self.usable_until {
             self.expire(now);
             // The store has charged everything at the end.
-            (self.acknowledged, self.last_use) = (self.used, None);
+            self.acknowledged = self.used;
             let is_idle = now.since(self.last_demand) > times(config.turn, 2);
             return if is_idle { Action::Idle } else { Action::None };
         }
@@ -440,7 +438,7 @@ impl Holder {
     /// The store's time, as an estimate that is not too early.
     pub(crate) fn latest_store_time(&self, at: LocalTime) -> Timestamp {
         match self.anchor {
-            None => ratekeeper_core::bounds::MAX_TIME,
+            None => MAX_TIME,
             Some((told, asked)) => {
                 let span = at.since(asked);
                 told + span + Span::from_micros(span.as_micros() / DRIFT + 1)
@@ -479,3 +477,6 @@ const DRIFT: u64 = 1_000;
 const MIN_TARGET: u64 = 4;
 /// Ids have 40 bits.
 const MAX_ID: u64 = (1 << 40) - 1;
+
+#[cfg(test)]
+mod tests;
