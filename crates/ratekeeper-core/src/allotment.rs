@@ -217,7 +217,10 @@ impl Policy {
         let granted = call.want.min(room / 2);
         let own = Allotment { id: call.id, seq: call.seq, used: call.used, held: keep + granted, end };
         match known {
-            Some(index) => key.allotments[index] = own,
+            Some(index) => {
+                key.allotments[index] = own;
+                changed = true;
+            }
             None if own.held > 0 => {
                 key.allotments.push(own);
                 changed = true;

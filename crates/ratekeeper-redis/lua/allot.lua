@@ -50,13 +50,13 @@ do
   if moment > now then
     moment = now
   end
-  if own > 0 then
+  if own > 0 and own_ends > now then
     permits = used - own_used
     if own_ends - 1 < moment then
       moment = own_ends - 1
     end
     @moved = true
-  elseif ends > now then
+  elseif own == 0 and ends > now then
     -- The server's state was lost.
     permits = used - acknowledged
     @moved = @moved or permits > 0

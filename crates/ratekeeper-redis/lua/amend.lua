@@ -45,14 +45,28 @@ if verb == 1 and cost > 0 then
   local outstanding, last = @promised > now, false
   if outstanding and at >= 0 then
 --@ if alone
+--@ if prepaid
+    -- Next to allotments the state does not show the end of its queue.
+    if @allotments > 0 then
+      last = at >= @promised
+    else
 --@ rules
 --@ do is_last
+--@ end
+    end
+--@ else
+--@ rules
+--@ do is_last
+--@ end
 --@ end
 --@ else
     last = at >= @promised
 --@ end
   end
   local cancels = last
+--@ if prepaid
+  cancels = last and @allotments == 0
+--@ end
   last = last or not outstanding
 --@ rules
   do

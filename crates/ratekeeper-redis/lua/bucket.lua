@@ -63,6 +63,12 @@ $at, $used = $base, $level
 if $level > 0 then
   rests = $base + ceil($level / $drain)
 end
+--@ section not_before
+-- Not before the last change of the state: what has drained until then would drain again.
+if $at > now then
+  now = $at
+end
+
 --@ section rests_held
 rests = $level + @allotted * $unit
 if rests > 4503599627370495 then

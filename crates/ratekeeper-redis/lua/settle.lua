@@ -1,4 +1,4 @@
--- Charges the allotments that have ended, and moves the others back with the clock. Twin of `Policy::settle_ended`.
+-- Charges the allotments that have ended, once, and moves the others back with the clock. Twin of `Policy::settle_ended`.
 if @allotments > 0 and (@first_end <= now or furthest > 0) then
   local live, records = {}, @records
   @allotted, @first_end, @last_end, @allotments = 0, 0, 0, 0
@@ -14,7 +14,10 @@ if @allotments > 0 and (@first_end <= now or furthest > 0) then
         moment = 0
       end
 --@ include past
-    else
+      permits = 0
+    end
+    -- Kept while a reservation is outstanding, which may have been made next to what was held.
+    if ends > now or @promised > now then
       @allotments = @allotments + 1
       live[@allotments] = pack('>I5I4I6I5I7', id, seq, used, permits, ends)
       @allotted = @allotted + permits

@@ -52,6 +52,12 @@ if $level > 0 then
   rests = $tick + ceil($level / $lump) * $per
 end
 
+--@ section not_before
+-- Not before the last change of the state: what has drained until then would drain again.
+if $at > now then
+  now = $at
+end
+
 --@ section rests_held
 local most = floor(4503599627370495 / $per) * $lump
 if most > 4503599627370495 then

@@ -183,6 +183,8 @@ impl Store for RedisStore {
         if let ([ask], Verb::Take(take)) = (asks, &verb)
             && let Some(decision) = self.decide_here(ask, take)
         {
+            // A loop of answers without a call must not keep other tasks from running.
+            tokio::task::coop::consume_budget().await;
             return Ok(decision);
         }
         let keys = Keys::of(asks);

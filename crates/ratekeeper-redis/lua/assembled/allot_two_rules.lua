@@ -108,9 +108,9 @@ if raw_1 then
           moment = 0
         end
         if permits > 0 then
-          local present, now = now, moment
+          local present = now
           do
-            local cost, forgotten = permits, false
+            local now, cost, forgotten = moment, permits, false
             start_1, level_1 = 0, 0
             if used_1 > 0 then
               start_1, level_1 = at_1, used_1
@@ -136,7 +136,7 @@ if raw_1 then
             end
           end
           do
-            local cost, forgotten = permits, false
+            local now, cost, forgotten = moment, permits, false
             if tail_2 ~= '' then
               bytes_2, from_2, count_2, tail_2 = sub(bytes_2, from_2, from_2 + count_2 * 12 - 1) .. tail_2, 1, count_2 + 1, ''
             end
@@ -198,7 +198,9 @@ if raw_1 then
             end
           end
         end
-      else
+        permits = 0
+      end
+      if ends > now or promised_1 > now then
         allotments_1 = allotments_1 + 1
         live[allotments_1] = pack('>I5I4I6I5I7', id, seq, used, permits, ends)
         allotted_1 = allotted_1 + permits
@@ -236,22 +238,22 @@ do
   if moment > now then
     moment = now
   end
-  if own > 0 then
+  if own > 0 and own_ends > now then
     permits = used - own_used
     if own_ends - 1 < moment then
       moment = own_ends - 1
     end
     moved_1 = true
-  elseif ends > now then
+  elseif own == 0 and ends > now then
     permits = used - acknowledged
     moved_1 = moved_1 or permits > 0
   else
     keep = 0
   end
   if permits > 0 then
-    local present, now = now, moment
+    local present = now
     do
-      local cost, forgotten = permits, false
+      local now, cost, forgotten = moment, permits, false
       start_1, level_1 = 0, 0
       if used_1 > 0 then
         start_1, level_1 = at_1, used_1
@@ -277,7 +279,7 @@ do
       end
     end
     do
-      local cost, forgotten = permits, false
+      local now, cost, forgotten = moment, permits, false
       if tail_2 ~= '' then
         bytes_2, from_2, count_2, tail_2 = sub(bytes_2, from_2, from_2 + count_2 * 12 - 1) .. tail_2, 1, count_2 + 1, ''
       end

@@ -122,9 +122,12 @@ if raw_1 then
           moment = 0
         end
         if permits > 0 then
-          local present, now = now, moment
+          local present = now
           do
-            local cost, forgotten = permits, false
+            local now, cost, forgotten = moment, permits, false
+            if at_1 > now then
+              now = at_1
+            end
             base_1, level_1 = now, used_1
             if now > at_1 then
               level_1 = used_1 - (now - at_1) * drain_1
@@ -143,7 +146,9 @@ if raw_1 then
             end
           end
         end
-      else
+        permits = 0
+      end
+      if ends > now or promised_1 > now then
         allotments_1 = allotments_1 + 1
         live[allotments_1] = pack('>I5I4I6I5I7', id, seq, used, permits, ends)
         allotted_1 = allotted_1 + permits

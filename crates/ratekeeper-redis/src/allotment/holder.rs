@@ -102,6 +102,8 @@ pub(crate) struct Holder {
     denial: Option<Denial>,
     /// After a grant that was smaller than asked for, no more is asked for until then.
     short_until: LocalTime,
+    /// A refill that was asked for is not asked for again before this.
+    refill_again_at: LocalTime,
     /// The store has asked for everything back.
     is_recalled: bool,
     rate: Rate,
@@ -139,6 +141,9 @@ struct Rate {
     permits: u64,
     per_second: u64,
     is_hot: bool,
+    /// The demand of two turns, or 0 for a key that is not hot; and half of it.
+    target: u64,
+    refill_below: u64,
 }
 
 impl Rate {
@@ -157,12 +162,9 @@ impl Rate {
         (self.from, self.permits) = (now, 0);
         let threshold = if self.is_hot { config.hot_per_second / 2 } else { config.hot_per_second };
         self.is_hot = self.per_second >= threshold;
-    }
-
-    /// The demand of two turns, or 0 for a key that is not hot.
-    fn target(&self, config: &HolderConfig) -> u64 {
         let permits = self.per_second.saturating_mul(2 * config.turn.as_micros()) / 1_000_000;
-        if self.is_hot && permits >= MIN_TARGET { permits } else { 0 }
+        self.target = if self.is_hot && permits >= MIN_TARGET { permits } else { 0 };
+        self.refill_below = self.target.div_ceil(2);
     }
 }
 
@@ -200,6 +202,7 @@ impl Holder {
             anchor: None,
             denial: None,
             short_until: LocalTime(0),
+            refill_again_at: LocalTime(0),
             is_recalled: false,
             rate: Rate { from: now, ..Rate::default() },
             last_demand: now,
@@ -219,18 +222,15 @@ impl Holder {
     /// A take whose demand was counted before: it has waited for the reply to a call.
     #[inline]
     pub(crate) fn serve(&mut self, cost: u64, now: LocalTime, config: &HolderConfig) -> Served {
-        if cost == 0 || cost > config.largest_cost {
-            return Served::Ask;
-        }
-        if cost <= self.held && now < self.usable_until {
+        if cost <= self.held && now < self.usable_until && cost > 0 && cost <= config.largest_cost {
             self.held -= cost;
             self.used += cost;
             self.counts.used += cost;
             self.last_use = Some(now);
-            return Served::Granted { refill: self.wants_refill(now, config) };
+            return Served::Granted { refill: self.held < self.rate.refill_below && self.wants_refill(now, config) };
         }
         match self.denial {
-            Some(denial) if now < denial.until && cost >= denial.cost => Served::Denied(denial),
+            Some(denial) if now < denial.until && cost >= denial.cost && cost > 0 => Served::Denied(denial),
             _ => Served::Ask,
         }
     }
@@ -266,8 +266,8 @@ impl Holder {
     }
 
     /// Whether the next call should go through the allotment protocol: something is held, to report or wanted.
-    pub(crate) fn takes_part(&self, config: &HolderConfig) -> bool {
-        self.held > 0 || self.used > self.acknowledged || self.rate.target(config) > 0
+    pub(crate) fn takes_part(&self) -> bool {
+        self.held > 0 || self.used > self.acknowledged || self.rate.target > 0
     }
 
     /// Whether a call waits for its reply.
@@ -289,12 +289,12 @@ impl Holder {
             self.counts.returned += self.held;
             self.held = 0;
         }
-        let want =
-            if return_all || now < self.short_until { 0 } else { self.rate.target(config).saturating_sub(self.held) };
+        let want = if return_all || now < self.short_until { 0 } else { self.rate.target.saturating_sub(self.held) };
         // By this call they may end sooner than before, and the reply may be lost.
         self.usable_until = self.usable_until.min(now + (shortened(config.hold) - Span::MICROSECOND));
         self.seq += 1;
         (self.asked_at, self.sent, self.is_recalled) = (now, self.used, false);
+        self.refill_again_at = LocalTime(0);
         self.in_flight = Some(InFlight { seq: self.seq, asked: now, used: self.used, keep: self.held, want });
         AllotmentCall {
             id: self.id,
@@ -446,8 +446,13 @@ impl Holder {
         }
     }
 
-    fn wants_refill(&self, now: LocalTime, config: &HolderConfig) -> bool {
-        self.in_flight.is_none() && self.held * 2 < self.rate.target(config) && now >= self.short_until
+    /// Asks for a refill once, and again after a turn if no call was made.
+    fn wants_refill(&mut self, now: LocalTime, config: &HolderConfig) -> bool {
+        let is_due = self.in_flight.is_none() && now >= self.short_until && now >= self.refill_again_at;
+        if is_due {
+            self.refill_again_at = now + config.turn;
+        }
+        is_due
     }
 
     fn expire(&mut self, now: LocalTime) {

@@ -261,7 +261,7 @@ impl PrepaidKey {
     /// The next call, if the holder takes part in the protocol; `largest` as in [`Holder::call`].
     pub(crate) fn call(&mut self, largest: u64, now: LocalTime) -> Option<AllotmentCall> {
         let config = self.version.prepaid?;
-        if self.holder.is_waiting() || !(self.returns_all || self.holder.takes_part(&config)) {
+        if self.holder.is_waiting() || !(self.returns_all || self.holder.takes_part()) {
             return None;
         }
         self.recent = RecentUses::default();

@@ -215,7 +215,7 @@ impl HotKeyWorld {
         let requests: Vec<_> = side.queue.drain(..count).collect();
         side.numbers += 1;
         let number = side.numbers;
-        let (seq, message) = if return_all || clients.are_greedy || side.holder.takes_part(&side.config) {
+        let (seq, message) = if return_all || clients.are_greedy || side.holder.takes_part() {
             let largest = requests.iter().filter(|one| !one.is_peek).map(|one| one.cost).max().unwrap_or(0);
             let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
             let mut call = side.holder.call(largest, return_all, clock, &side.config);
