@@ -32,6 +32,18 @@ pub trait Store: Send + Sync {
         verb: Verb,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
+    /// Decides a take of one key without waiting, if the store can: it keeps its state in this process, or an allotment or a
+    /// remembered denial answers. `None` if [`decide`](Self::decide) has to be asked; then nothing was charged.
+    #[inline]
+    fn decide_here(&self, _ask: &Ask<'_, Self::Policy>, _take: &Take) -> Option<Decision> {
+        None
+    }
+
+    /// Gives back what this process holds in advance. For the end of a process; the store can be used afterwards.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// The store's time, as far as it is known in this process.
     fn now(&self) -> Timestamp;
 

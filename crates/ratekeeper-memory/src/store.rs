@@ -147,6 +147,11 @@ impl<C: Clock> Store for MemoryStore<C> {
         future::ready(self.decide_now(asks, &verb))
     }
 
+    #[inline]
+    fn decide_here(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Option<Decision> {
+        self.decide_one::<StoreError>(ask, take).ok()
+    }
+
     fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }

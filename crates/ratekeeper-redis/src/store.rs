@@ -24,13 +24,17 @@ mod server_only;
 use std::{
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Timestamp, Verb,
+    Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Take, Timestamp,
+    Verb,
 };
 use tokio::runtime::Handle;
 
@@ -95,6 +99,8 @@ pub(crate) struct Inner {
     prepaid: PrepaidKeys,
     timed_keys: Mutex<TimedKeys>,
     local_clock: LocalClock,
+    /// Whether any policy was prepaid.
+    has_prepaid: AtomicBool,
 }
 
 impl RedisStore {
@@ -132,6 +138,7 @@ impl RedisStore {
             prepaid: PrepaidKeys::new(),
             timed_keys: Mutex::default(),
             local_clock: LocalClock::new(),
+            has_prepaid: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
             expiry_base: expiry_base_ms(),
             last_failure: Mutex::new(None),
@@ -163,6 +170,12 @@ impl RedisStore {
         counts
     }
 
+    /// Whether any of its policies was prepaid, so that [`Store::decide_here`] may answer.
+    #[inline]
+    pub fn has_prepaid(&self) -> bool {
+        self.inner.has_prepaid.load(Relaxed)
+    }
+
     /// The last error of a call, and its age. May name a key; meant for health pages, not for logs.
     pub fn last_failure(&self) -> Option<(Duration, String)> {
         let last = self.inner.last_failure.lock();
@@ -174,14 +187,16 @@ impl Store for RedisStore {
     type Policy = RedisPolicy;
 
     fn install(&self, policy: Policy, carry: OnQuotaChange) -> Result<RedisPolicy, StoreError> {
-        let Inner { policies, config, .. } = &*self.inner;
-        Ok(policies.install(policy, carry, &config.prefix, config.together, config.nodes))
+        let Inner { policies, config, has_prepaid, .. } = &*self.inner;
+        let installed = policies.install(policy, carry, &config.prefix, config.together, config.nodes);
+        has_prepaid.fetch_or(installed.load().prepaid.is_some(), Relaxed);
+        Ok(installed)
     }
 
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         check(asks, &verb)?;
         if let ([ask], Verb::Take(take)) = (asks, &verb)
-            && let Some(decision) = self.decide_here(ask, take)
+            && let Some(decision) = self.answer_here(ask, take)
         {
             // A loop of answers without a call must not keep other tasks from running.
             tokio::task::coop::consume_budget().await;
@@ -210,6 +225,15 @@ impl Store for RedisStore {
                 self.decide_alone(requests, &verb, deadline).await
             }
         }
+    }
+
+    #[inline]
+    fn decide_here(&self, ask: &Ask<'_, RedisPolicy>, take: &Take) -> Option<Decision> {
+        self.answer_here(ask, take)
+    }
+
+    async fn close(&self) {
+        self.return_allotments().await;
     }
 
     fn now(&self) -> Timestamp {

@@ -93,6 +93,22 @@ impl Engine {
         if self.inner.store.is_immediate() { future().now_or_never() } else { None }
     }
 
+    /// The answer to a take of one key that a prepaid limit decides in this process. `None` if the store has to be asked;
+    /// then nothing was counted.
+    pub fn decide_here(&self, request: &Request<'_>) -> Option<Answer> {
+        let Verb::Take(take) = request.verb else { return None };
+        if !self.inner.store.may_decide_here() || request.check().is_err() {
+            return None;
+        }
+        let book = self.book();
+        let resolved = Resolved::new(request, &book, self).ok()?;
+        let decision = match resolved.asks(request.verb).as_slice() {
+            [ask] if !resolved.refused => self.inner.store.decide_here(ask, &take)?,
+            _ => return None,
+        };
+        Some(resolved.conclude(request, Some(decision), self))
+    }
+
     /// Metrics and traces.
     pub fn telemetry(&self) -> &Telemetry {
         &self.inner.telemetry

@@ -4,6 +4,7 @@ mod exposure;
 
 use std::{io, net::SocketAddr, sync::Arc};
 
+use ratekeeper_core::Store;
 use ratekeeper_rules::{Problems, read_paths};
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -223,6 +224,7 @@ async fn work(
     sleep(config.stop_delay).await;
     stop_data.stop();
     while wires.join_next().await.is_some() {}
+    Store::close(engine.store()).await;
     let owing = charge_local_grants(engine.store(), CHARGE_TIMEOUT).await;
     if owing > 0 {
         tracing::warn!(keys = owing, "not all local grants could be charged to the store");

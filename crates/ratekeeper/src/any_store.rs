@@ -4,7 +4,7 @@
 //! memory stays a plain call behind one branch.
 
 use ratekeeper_core::{
-    Ask, Decision, HealthStatus, Immediate, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError,
+    Ask, Decision, HealthStatus, Immediate, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Take,
     Timestamp, Verb,
 };
 use ratekeeper_memory::{Clock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
@@ -137,6 +137,16 @@ impl AnyStore {
         }
     }
 
+    /// Whether [`Store::decide_here`] may answer: always in memory, and with Redis if a policy is prepaid.
+    #[inline]
+    pub fn may_decide_here(&self) -> bool {
+        match self {
+            Self::Memory(_) | Self::Manual(_) => true,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.has_prepaid(),
+        }
+    }
+
     /// [`Store::decide`] without a future; `None` if the store needs a round trip.
     #[inline]
     pub fn decide_now(&self, asks: &[Ask<'_, AnyPolicy>], verb: &Verb) -> Option<Result<Decision, StoreError>> {
@@ -185,6 +195,25 @@ impl Store for AnyStore {
             Self::Manual(store) => store.health(),
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.health(),
+        }
+    }
+
+    #[inline]
+    fn decide_here(&self, ask: &Ask<'_, AnyPolicy>, take: &Take) -> Option<Decision> {
+        match self {
+            Self::Memory(store) => store.decide_here(&in_memory(ask).ok()?, take),
+            Self::Manual(store) => store.decide_here(&in_memory(ask).ok()?, take),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.decide_here(&in_redis(ask).ok()?, take),
+        }
+    }
+
+    async fn close(&self) {
+        match self {
+            Self::Memory(store) => store.close().await,
+            Self::Manual(store) => store.close().await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.close().await,
         }
     }
 

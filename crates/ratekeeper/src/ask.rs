@@ -31,6 +31,29 @@ impl<S: Store> Limiter<S> {
         Ok(self.decide(slot, request.key, request.cost, verb).await?)
     }
 
+    /// [`check`](Self::check) without waiting, if the store can decide in this process: it keeps its state here, or the
+    /// policy is [prepaid](crate::Speed) and the key is hot. `None` if it cannot; then nothing was charged, and `check` asks
+    /// the store.
+    #[inline]
+    pub fn check_here<'a>(&self, request: impl Into<Request<'a>>) -> Option<Decision> {
+        let request = request.into();
+        let slot = self.slot_of(&request).ok()?;
+        let (ask, take) = (Ask::new(&slot.handle, request.key).cost(request.cost), self.take(slot, Take::now()));
+        let decision = self.shared.store.decide_here(&ask, &take)?;
+        if let Some(observer) = &self.shared.observer {
+            let verb = Verb::Take(take);
+            let decided = Ok(decision);
+            observer.decided(&self.shared.store, &slot.name, (request.key, request.cost), &verb, &decided);
+            return decided.ok();
+        }
+        Some(decision)
+    }
+
+    /// Gives back permits that this process holds in advance ([prepaid](crate::Speed) policies). For the end of a process.
+    pub async fn close(&self) {
+        self.shared.store.close().await;
+    }
+
     /// The state of the key. Charges nothing and ignores the cost.
     pub async fn peek<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, RequestError> {
         let request = request.into();

@@ -38,7 +38,7 @@ use crate::{
 impl RedisStore {
     /// Answers a take in this process, if the key has an allotment or a remembered denial.
     #[inline]
-    pub(super) fn decide_here(&self, ask: &Ask<'_, RedisPolicy>, take: &Take) -> Option<Decision> {
+    pub(super) fn answer_here(&self, ask: &Ask<'_, RedisPolicy>, take: &Take) -> Option<Decision> {
         let version = ask.policy.load();
         version.prepaid.as_ref()?;
         let is_patient = take.max_wait.as_micros() > 0;

@@ -99,6 +99,7 @@ impl Pipeline {
         if !self.slots.is_empty() && commands::waits_for_all_before(command) {
             self.finish(session, replies).await;
         }
+        session.is_first_in_line = self.slots.is_empty();
         if self.slots.is_empty() {
             if let Some(pending) = commands::answer(session, command, replies) {
                 // A command on several counters waits for all earlier ones, so it is the only one in flight.

@@ -25,6 +25,8 @@ pub(crate) struct Session {
     generation: u64,
     /// Commands queued since `MULTI`.
     pub(crate) transaction: Option<Transaction>,
+    /// No earlier command of this connection waits for its reply.
+    pub(crate) is_first_in_line: bool,
     /// The reply to `CLIENT ID`.
     pub(crate) id: u64,
     /// Set by `CLIENT SETNAME` or `HELLO … SETNAME`.
@@ -43,6 +45,7 @@ impl Session {
             presented: None,
             generation,
             transaction: None,
+            is_first_in_line: true,
             id,
             name: String::new(),
             is_over: false,

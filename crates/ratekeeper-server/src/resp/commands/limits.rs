@@ -84,7 +84,13 @@ fn ask(
             terms.write_reply(replies, &answered.map_err(CommandError::because)?)?;
             Ok(None)
         }
-        None => Ok(Some(Pending::limits(session, domain, key, terms))),
+        None => {
+            // Not while an earlier command of this connection waits, which may be about the same key.
+            let here = if session.is_first_in_line { session.engine.decide_here(&request) } else { None };
+            let Some(answer) = here else { return Ok(Some(Pending::limits(session, domain, key, terms))) };
+            terms.write_reply(replies, &answer)?;
+            Ok(None)
+        }
     }
 }
 
