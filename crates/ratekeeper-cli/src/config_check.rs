@@ -1,5 +1,6 @@
 //! `ratekeeper config`: checks rule files and prints their schema.
 
+mod speed;
 mod warnings;
 
 use std::{
@@ -86,7 +87,7 @@ fn describe(out: &mut impl Write, file: &RuleFile) -> io::Result<()> {
                     let counts = if rule.counts_refused() { ", counts refused requests" } else { "" };
                     format!("{}{counts}", self::rule(rule))
                 });
-                let written = written.collect::<Vec<_>>().join("; ");
+                let written = written.chain(speed::describe(&entry.policy)).collect::<Vec<_>>().join("; ");
                 write!(out, "{}:{line}: {}/{name} ({pattern}): {written}", file.file, file.domain)?;
                 match entry.overrides.len() {
                     0 => writeln!(out)?,
@@ -126,7 +127,7 @@ fn pair(key: &str, value: &MatchValue) -> String {
 }
 
 fn rules(policy: &Policy) -> String {
-    let written = policy.rules().iter().map(|ready| rule(ready.rule()));
+    let written = policy.rules().iter().map(|ready| rule(ready.rule())).chain(speed::describe(policy));
     written.collect::<Vec<_>>().join("; ")
 }
 

@@ -60,6 +60,12 @@ pub(crate) fn run(args: &ExplainArgs) -> CommandResult {
             }
         )?;
     }
+    if policy.prepaid().is_some() {
+        writeln!(
+            out,
+            "\nspeed: prepaid; the numbers are those of the store, without permits that processes hold in advance"
+        )?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

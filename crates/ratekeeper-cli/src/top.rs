@@ -3,6 +3,7 @@
 mod page;
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -50,6 +51,9 @@ struct State {
     rules: RulesState,
     policies: Vec<Policy>,
     store: StoreState,
+    /// Decisions by source; servers before this field have none.
+    #[serde(default)]
+    sources: BTreeMap<String, u64>,
     switches: SwitchState,
     top_denied: Vec<Denied>,
 }
@@ -76,6 +80,13 @@ struct StoreState {
     keys: u64,
     bytes: u64,
     last_failure: Option<String>,
+    allotments: Option<AllotmentState>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AllotmentState {
+    held: u64,
+    holders: u64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -29,7 +29,9 @@ pub(super) async fn check_round_trip(probe: &Probe) -> Option<Finding> {
             let found = format!(
                 "{found}: the default deadline of a decision is 50 ms, so many would be decided by on_store_failure"
             );
-            Finding::warn("round-trip", found).change("use a nearer server, or raise the store's deadline")
+            Finding::warn("round-trip", found).change(
+                "use a nearer server, or raise the store's deadline; busy keys need fewer calls with speed: prepaid",
+            )
         }
         p99 if p99 > ENVOY_DEADLINE => {
             let found = format!("{found}: Envoy waits 20 ms for its rate limit service");
@@ -104,7 +106,7 @@ async fn take(probe: &Probe, sample: &SampleTake, key: &str) -> Result<(), Probe
 fn judge(took: Duration, found: String) -> Finding {
     if took > SLOW_SCRIPT {
         Finding::warn("script-time", format!("{found}: far above the usual 10 to 30 µs"))
-            .change("look at the load of the server: SLOWLOG GET, LATENCY DOCTOR")
+            .change("look at the load of the server: SLOWLOG GET, LATENCY DOCTOR; busy keys need fewer calls with speed: prepaid")
     } else {
         Finding::ok("script-time", found)
     }

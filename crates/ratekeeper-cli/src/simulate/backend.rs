@@ -3,7 +3,7 @@
 //! An enum instead of a trait object or an async interface keeps decisions in memory plain calls; a run may make ten million
 //! of them.
 
-use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Store, Timestamp, Verb};
+use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Speed, Store, Timestamp, Verb};
 use ratekeeper_memory::{InstalledPolicy, ManualClock, MemoryConfig, MemoryStore};
 use ratekeeper_redis::Address;
 
@@ -36,6 +36,8 @@ pub(crate) enum Backend {
 
 impl Backend {
     pub(crate) fn new(store: &StoreChoice, policy: Policy) -> Result<Self, Failure> {
+        // One process replays requests in the order of the file, so there is nothing to prepay.
+        let policy = policy.with_speed(Speed::Exact);
         Ok(match store {
             StoreChoice::Memory { budget_mib } => Self::Memory(MemoryBackend::new(policy, *budget_mib)?),
             StoreChoice::Redis(address) => Self::Redis(Box::new(RedisBackend::new(policy, address)?)),

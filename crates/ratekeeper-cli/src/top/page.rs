@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::HashMap};
 use ratekeeper_server::lossy_text::Escaped;
 
 use super::{Denied, Policy, State};
-use crate::report::{clipped, escaped_lines};
+use crate::report::{clipped, counted, escaped_lines};
 
 /// Size of the terminal.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Screen {
 
 /// The whole page.
 pub(super) fn of(state: &State, previous: Option<&State>, screen: Option<Screen>) -> String {
-    let mut lines = head(state);
+    let mut lines = head(state, previous);
     let policies = policies(state, previous);
     let (columns, room) = match screen {
         None => (DEFAULT_COLUMNS, None),
@@ -61,13 +61,14 @@ fn share(room: Option<usize>, policies: usize, keys: usize) -> (usize, usize) {
     (room - for_keys.min(room), for_keys)
 }
 
-fn head(state: &State) -> Vec<String> {
+fn head(state: &State, previous: Option<&State>) -> Vec<String> {
     let store = match state.store.kind.as_str() {
         "memory" => format!("memory: {} keys, {} KiB", state.store.keys, state.store.bytes / 1024),
         other => other.to_owned(),
     };
     let (up, read) = (state.uptime_seconds, state.rules.generation);
     let mut lines = vec![format!("up {up:.0} s · rules read {read} × · {store}")];
+    lines.extend(sources(state, previous));
     for (is_set, message) in [
         (state.switches.everything_off, "EVERYTHING IS ADMITTED: the global switch is off"),
         (state.switches.everything_shadow, "all rules are in shadow mode: nothing is refused"),
@@ -84,6 +85,35 @@ fn head(state: &State) -> Vec<String> {
         lines.extend(escaped_lines(problem).lines().map(str::to_owned));
     }
     lines
+}
+
+/// Decisions by source, per second if there is an earlier sample, and the permits that the process holds. `None` if the
+/// store has decided everything and is in memory.
+fn sources(state: &State, previous: Option<&State>) -> Option<String> {
+    let seconds = previous.map_or(0.0, |previous| state.uptime_seconds - previous.uptime_seconds);
+    let mut parts: Vec<String> = Vec::new();
+    for (source, &count) in &state.sources {
+        let name = Escaped(source).to_string().replace('_', " ");
+        parts.push(match previous.filter(|_| seconds > 0.0) {
+            Some(previous) => {
+                let since = count.saturating_sub(previous.sources.get(source).copied().unwrap_or(0));
+                format!("{name} {:.1}/s", as_float(since) / seconds)
+            }
+            None => format!("{name} {count}"),
+        });
+    }
+    let is_plain = state.store.kind == "memory" && state.sources.keys().all(|source| source == "store");
+    if parts.is_empty() || is_plain {
+        return None;
+    }
+    let held = match &state.store.allotments {
+        Some(allotments) if allotments.holders > 0 => {
+            let number = |count, noun| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
+            format!(" · {} of {} held", number(allotments.held, "permit"), number(allotments.holders, "key"))
+        }
+        _ => String::new(),
+    };
+    Some(format!("decided by {}{held}", parts.join(", ")))
 }
 
 /// A row of the first table.
@@ -207,3 +237,6 @@ const DEFAULT_COLUMNS: usize = 101;
 const DEFAULT_NAME_WIDTH: usize = 40;
 /// With fewer columns than this, five numbers leave no room for a name.
 const NARROW: usize = 79;
+
+#[cfg(test)]
+mod tests;

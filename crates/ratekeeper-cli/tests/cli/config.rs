@@ -241,3 +241,85 @@ fn help_has_examples_and_version_is_printed() {
     }
     assert_eq!(fixture.run(&["--version"]).lines(), [format!("ratekeeper {}", env!("CARGO_PKG_VERSION"))]);
 }
+
+/// `speed: prepaid` is shown with its turn; where it has little or no effect, there is a warning.
+#[test]
+fn the_speed_of_a_policy_is_described() {
+    let rules = "\
+domain: api
+defaults: { speed: prepaid }
+policies:
+  - name: busy
+    match: { user: \"*\" }
+    rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s, burst: 200 }]
+    overrides:
+      - { key: held, rules: [{ name: slots, algorithm: concurrency, limit: 3, lease: 10s }] }
+  - name: exact
+    match: { a: \"*\" }
+    speed: exact
+    rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s, burst: 200 }]
+  - name: leases
+    match: { b: \"*\" }
+    rules: [{ name: slots, algorithm: concurrency, limit: 3, lease: 10s }]
+  - name: small
+    match: { c: \"*\" }
+    rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s, burst: 12 }]
+  - name: smaller
+    match: { d: \"*\" }
+    rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s, burst: 3 }]
+  - name: short
+    match: { e: \"*\" }
+    rules: [{ name: window, algorithm: fixed_window, limit: 1000, per: 60ms }]
+  - name: often
+    match: { f: \"*\" }
+    allotments: { turn: 2ms }
+    rules: [{ name: window, algorithm: sliding_log, limit: 1000, per: 10s }]
+  - name: watching
+    match: { g: \"*\" }
+    rules: [{ name: window, algorithm: sliding_log, limit: 1000, per: 10s, shadow: true }]
+";
+    let run = Fixture::new().file("rules.yaml", rules).run(&["config", "check", "rules.yaml"]);
+    let ends = [
+        "; prepaid, turn 50ms; 1 override",
+        ", burst 200",
+        ", lease 10s",
+        ", burst 12; prepaid, turn 3ms",
+        ", burst 3",
+        " per 60ms; prepaid, turn 3ms",
+        "; prepaid, turn 2ms",
+        ", shadow",
+    ];
+    let lines = run.lines();
+    for (line, end) in lines.iter().zip(ends) {
+        assert!(line.ends_with(end), "{line} does not end in {end}");
+    }
+    let exact = "it is decided exactly; write `speed: exact` to confirm";
+    assert_eq!(
+        lines[ends.len()..],
+        [
+            format!("rules.yaml:8: warning: the override for \"held\": rule \"slots\" cannot be prepaid (a concurrency rule has leases, not permits), so {exact}"),
+            format!("rules.yaml:13: warning: policy \"leases\": rule \"slots\" cannot be prepaid (a concurrency rule has leases, not permits), so {exact}"),
+            "rules.yaml:16: warning: policy \"small\": the burst of rule \"burst\" is too small to gain much: its turn is 3ms, below 5ms; use a larger burst, or `speed: exact`".to_owned(),
+            format!("rules.yaml:19: warning: policy \"smaller\": the burst of rule \"burst\" is too small to gain: its turn is 750us, below 1ms, so {exact}"),
+            "rules.yaml:22: warning: policy \"short\": the window of rule \"window\" is too short to gain much: its turn is 3ms, below 5ms; use a longer period, or `speed: exact`".to_owned(),
+            "rules.yaml:25: warning: policy \"often\": turns of 2ms gain little: a busy key calls the store in each; use 5ms or more".to_owned(),
+            format!("rules.yaml:29: warning: policy \"watching\": no rule is enforced, so nothing is prepaid and {exact}"),
+            "1 file, no problems, 7 warnings".to_owned(),
+        ]
+    );
+}
+
+/// Limits of Envoy's format count refused requests, unless the server is started without that.
+#[test]
+fn prepaid_in_envoys_format_names_the_flag() {
+    let rules = "\
+domain: edge
+descriptors:
+  - { key: a, rate_limit: { unit: second, requests_per_unit: 5000, speed: prepaid } }
+";
+    let run = Fixture::new().file("edge.yaml", rules).run(&["config", "check", "edge.yaml"]);
+    let warning = "edge.yaml:3: warning: limit \"a\": speed: prepaid needs `serve --envoy-all-or-none`; else refused requests \
+                   have to reach the store to be counted, and the limit is decided exactly";
+    let expected = ["edge.yaml:3: edge/a: second fixed_window 5000 per 1s", warning, "1 file, no problems, 1 warning"];
+    assert_eq!(run.lines(), expected);
+}

@@ -189,3 +189,13 @@ fn a_request_is_found_by_time_and_key_too() {
     assert!(mistaken.stderr.starts_with("--at-ms is \"soon\"; write milliseconds"), "{}", mistaken.stderr);
     assert_eq!(ask(&["--at-ms", "1"]).code, 2, "--key is missing");
 }
+
+/// The arithmetic is that of the store; permits that processes hold in advance are not part of it.
+#[test]
+fn a_prepaid_policy_is_explained_as_the_store_decides() {
+    let rules = "domain: api\npolicies:\n  - name: p\n    speed: prepaid\n    \
+                 rules: [{ name: burst, algorithm: token_bucket, limit: 1000, per: 1s }]\n";
+    let printed = Fixture::new().file("rules.yaml", rules).requests("at_ms,key,cost\n0,u,4\n").explain("2");
+    let last = "speed: prepaid; the numbers are those of the store, without permits that processes hold in advance\n";
+    assert!(printed.starts_with("line 2 of requests.csv") && printed.ends_with(last), "{printed}");
+}

@@ -1,6 +1,6 @@
 //! The dashboard in Chromium.
 
-use ratekeeper_testkit::servers::{Browser, wait_until};
+use ratekeeper_testkit::servers::{Browser, RedisServer, wait_until};
 
 use crate::server::{Server, TIMEOUT};
 
@@ -167,4 +167,24 @@ fn mistakes_in_the_rules_and_an_unreachable_store_are_shown() {
     server.write_rules("domain: shop\npolicies: [{ name: per-user, match: { key: \"*\" }, rules: [{ name: few, algorithm: token_bucket, limit: 0, per: 1h }] }]");
     shows(&browser, "#alerts", "limit is 0");
     shows(&browser, "#rules", "yes, see above");
+}
+
+/// Decisions by source and held permits are shown with a store in Redis, and prepaid policies are marked.
+#[test]
+fn sources_are_shown_with_a_shared_store() {
+    let redis = RedisServer::start();
+    let server = Server::start(&["--store", &redis.url()], &[]);
+    server.write_rules(
+        "domain: shop\npolicies: [{ name: per-user, match: { key: \"*\" }, speed: prepaid, rules: [{ name: many, algorithm: token_bucket, limit: 1000, per: 1s }] }]",
+    );
+    let browser = open(&server);
+    shows(&browser, "#policies .badge", "prepaid");
+    let mut last = None;
+    wait_until("decisions by source", TIMEOUT, || {
+        server.check("u", &[]);
+        last = browser.text("#sources");
+        last.as_ref().is_some_and(|text| text.starts_with("decided by: ") && text.contains("permits held: "))
+    });
+    assert!(last.is_some_and(|text| text.contains("store ")));
+    assert_eq!(browser.console_errors(), Vec::<String>::new());
 }

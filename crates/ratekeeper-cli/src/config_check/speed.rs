@@ -1,0 +1,85 @@
+//! Speed of policies in `config check`: the description, and warnings where `speed: prepaid` has little or no effect.
+
+use ratekeeper_core::{AlgorithmSpec, MIN_TURN, Policy, PolicyError, Prepaid, Rule, Span, Speed, algorithm::Algorithm};
+use ratekeeper_rules::{Allowance, EnvoyDescriptor, RuleFile, override_policy};
+
+use crate::report::shown;
+
+/// `prepaid, turn 100ms`; `None` if the store decides every request.
+pub(super) fn describe(policy: &Policy) -> Option<String> {
+    policy.prepaid().map(|prepaid| format!("prepaid, turn {}", policy.turn(prepaid.turn)))
+}
+
+/// Warnings about the policies, overrides and limits of a file.
+pub(super) fn warn(file: &RuleFile, warnings: &mut Vec<String>) {
+    let mut add = |line: usize, message: String| warnings.push(format!("{}:{line}: warning: {message}", file.file));
+    for entry in file.policies() {
+        let Speed::Prepaid(prepaid) = entry.policy.speed() else { continue };
+        if let Some(message) = warning(&entry.policy, prepaid) {
+            add(entry.line, format!("policy {}: {message}", shown(entry.policy.name())));
+        }
+        for one in &entry.overrides {
+            let key = one.values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
+            let message = override_policy(&entry.policy, &one.rules).ok().and_then(|policy| warning(&policy, prepaid));
+            if let Some(message) = message {
+                add(one.line, format!("the override for {key}: {message}"));
+            }
+        }
+    }
+    warn_limits(file.descriptors(), &mut add);
+}
+
+/// Limits of the Envoy format count refused requests unless the server is started without that.
+fn warn_limits(level: &[EnvoyDescriptor], add: &mut impl FnMut(usize, String)) {
+    for descriptor in level {
+        if let Some(Allowance::Limited { policy, .. }) = descriptor.limit.as_ref().map(|limit| &limit.allowance)
+            && let Speed::Prepaid(prepaid) = policy.speed()
+        {
+            let message = without_refused(policy).ok().and_then(|policy| warning(&policy, prepaid)).unwrap_or_else(|| {
+                "speed: prepaid needs `serve --envoy-all-or-none`; else refused requests have to reach the store to be \
+                 counted, and the limit is decided exactly"
+                    .to_owned()
+            });
+            add(descriptor.line, format!("limit {}: {message}", shown(&descriptor.name)));
+        }
+        warn_limits(&descriptor.descriptors, add);
+    }
+}
+
+fn without_refused(policy: &Policy) -> Result<Policy, PolicyError> {
+    let rules: Vec<Rule> = policy.rules().iter().map(|ready| ready.rule().clone().count_refused(false)).collect();
+    Policy::new(policy.name(), rules)
+}
+
+/// Why a prepaid policy is decided exactly, or gains little.
+fn warning(policy: &Policy, prepaid: Prepaid) -> Option<String> {
+    const EXACT: &str = "it is decided exactly; write `speed: exact` to confirm";
+    let rule = |index: usize| shown(policy.rules().get(index).map_or("", |rule| rule.name()));
+    if let Some((index, reason)) = policy.not_prepayable() {
+        return Some(format!("rule {} cannot be prepaid ({reason}), so {EXACT}", rule(index)));
+    }
+    let enforced = policy.rules().iter().enumerate().filter(|(_, rule)| !rule.is_shadow());
+    let Some((narrowest, turn)) =
+        enforced.map(|(index, rule)| (index, rule.algorithm().turn())).min_by_key(|(_, turn)| *turn)
+    else {
+        return Some(format!("no rule is enforced, so nothing is prepaid and {EXACT}"));
+    };
+    let (cause, remedy) = match policy.rules().get(narrowest).map(|rule| rule.rule().algorithm()) {
+        Some(AlgorithmSpec::TokenBucket { .. } | AlgorithmSpec::LeakyBucket { .. }) => {
+            (format!("the burst of rule {} is too small to gain", rule(narrowest)), "a larger burst")
+        }
+        _ => (format!("the window of rule {} is too short to gain", rule(narrowest)), "a longer period"),
+    };
+    if turn < MIN_TURN {
+        return Some(format!("{cause}: its turn is {turn}, below {MIN_TURN}, so {EXACT}"));
+    }
+    if turn < GAINS_FROM {
+        return Some(format!("{cause} much: its turn is {turn}, below {GAINS_FROM}; use {remedy}, or `speed: exact`"));
+    }
+    (prepaid.turn < GAINS_FROM).then(|| {
+        format!("turns of {} gain little: a busy key calls the store in each; use {GAINS_FROM} or more", prepaid.turn)
+    })
+}
+
+/// Turns below this make so many calls that prepaid permits gain little.
+const GAINS_FROM: Span = Span::from_millis(5);
