@@ -68,7 +68,8 @@ impl SpeedFields {
 /// the numbers.
 pub(crate) fn check_defaults(fields: &SpeedFields, used: bool, spot: Spot<'_>, report: &mut Report) {
     // A `speed` that could not be read has been reported.
-    if spot.has("allotments") && !fields.is_prepaid() && !used && !(spot.has("speed") && fields.speed.is_none()) {
+    let is_unread = spot.has("speed") && fields.speed.is_none();
+    if spot.has("allotments") && !fields.is_prepaid() && !used && !is_unread {
         let message = "allotments belong to `speed: prepaid`, which no policy of this file has; add it, or leave \
                        allotments out";
         spot.blame_key("allotments", report, message);

@@ -15,13 +15,14 @@ pub(super) fn warn(file: &RuleFile, warnings: &mut Vec<String>) {
     let mut add = |line: usize, message: String| warnings.push(format!("{}:{line}: warning: {message}", file.file));
     for entry in file.policies() {
         let Speed::Prepaid(prepaid) = entry.policy.speed() else { continue };
-        if let Some(message) = warning(&entry.policy, prepaid) {
-            add(entry.line, format!("policy {}: {message}", shown(entry.policy.name())));
+        if let Some(Warning { message, remedy }) = warning(&entry.policy, prepaid) {
+            add(entry.line, format!("policy {}: {message}; {remedy}", shown(entry.policy.name())));
         }
         for one in &entry.overrides {
             let key = one.values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
-            let message = override_policy(&entry.policy, &one.rules).ok().and_then(|policy| warning(&policy, prepaid));
-            if let Some(message) = message {
+            let found = override_policy(&entry.policy, &one.rules).ok().and_then(|policy| warning(&policy, prepaid));
+            // Without the remedy, because the speed is that of the policy.
+            if let Some(Warning { message, .. }) = found {
                 add(one.line, format!("the override for {key}: {message}"));
             }
         }
@@ -35,12 +36,12 @@ fn warn_limits(level: &[EnvoyDescriptor], add: &mut impl FnMut(usize, String)) {
         if let Some(Allowance::Limited { policy, .. }) = descriptor.limit.as_ref().map(|limit| &limit.allowance)
             && let Speed::Prepaid(prepaid) = policy.speed()
         {
-            let message = without_refused(policy).ok().and_then(|policy| warning(&policy, prepaid)).unwrap_or_else(|| {
-                "speed: prepaid needs `serve --envoy-all-or-none`; else refused requests have to reach the store to be \
-                 counted, and the limit is decided exactly"
-                    .to_owned()
+            let found = without_refused(policy).ok().and_then(|policy| warning(&policy, prepaid));
+            let Warning { message, remedy } = found.unwrap_or_else(|| Warning {
+                message: "refused requests have to reach the store to be counted, so it is decided exactly".to_owned(),
+                remedy: "start the server with `--envoy-all-or-none`".to_owned(),
             });
-            add(descriptor.line, format!("limit {}: {message}", shown(&descriptor.name)));
+            add(descriptor.line, format!("limit {}: {message}; {remedy}", shown(&descriptor.name)));
         }
         warn_limits(&descriptor.descriptors, add);
     }
@@ -51,18 +52,26 @@ fn without_refused(policy: &Policy) -> Result<Policy, PolicyError> {
     Policy::new(policy.name(), rules)
 }
 
-/// Why a prepaid policy is decided exactly, or gains little.
-fn warning(policy: &Policy, prepaid: Prepaid) -> Option<String> {
-    const EXACT: &str = "it is decided exactly; write `speed: exact` to confirm";
+/// Why a prepaid policy is decided exactly or gains little, and what to write instead.
+struct Warning {
+    message: String,
+    remedy: String,
+}
+
+fn warning(policy: &Policy, prepaid: Prepaid) -> Option<Warning> {
+    let exact = |cause: String| {
+        let remedy = "write `speed: exact` to confirm".to_owned();
+        Some(Warning { message: format!("{cause}, so it is decided exactly"), remedy })
+    };
     let rule = |index: usize| shown(policy.rules().get(index).map_or("", |rule| rule.name()));
     if let Some((index, reason)) = policy.not_prepayable() {
-        return Some(format!("rule {} cannot be prepaid ({reason}), so {EXACT}", rule(index)));
+        return exact(format!("rule {} cannot be prepaid ({reason})", rule(index)));
     }
     let enforced = policy.rules().iter().enumerate().filter(|(_, rule)| !rule.is_shadow());
     let Some((narrowest, turn)) =
         enforced.map(|(index, rule)| (index, rule.algorithm().turn())).min_by_key(|(_, turn)| *turn)
     else {
-        return Some(format!("no rule is enforced, so nothing is prepaid and {EXACT}"));
+        return exact("no rule is enforced".to_owned());
     };
     let (cause, remedy) = match policy.rules().get(narrowest).map(|rule| rule.rule().algorithm()) {
         Some(AlgorithmSpec::TokenBucket { .. } | AlgorithmSpec::LeakyBucket { .. }) => {
@@ -71,13 +80,15 @@ fn warning(policy: &Policy, prepaid: Prepaid) -> Option<String> {
         _ => (format!("the window of rule {} is too short to gain", rule(narrowest)), "a longer period"),
     };
     if turn < MIN_TURN {
-        return Some(format!("{cause}: its turn is {turn}, below {MIN_TURN}, so {EXACT}"));
+        return exact(format!("{cause}: its turn is {turn}, below {MIN_TURN}"));
     }
     if turn < GAINS_FROM {
-        return Some(format!("{cause} much: its turn is {turn}, below {GAINS_FROM}; use {remedy}, or `speed: exact`"));
+        let message = format!("{cause} much: its turn is {turn}, below {GAINS_FROM}");
+        return Some(Warning { message, remedy: format!("use {remedy}, or `speed: exact`") });
     }
-    (prepaid.turn < GAINS_FROM).then(|| {
-        format!("turns of {} gain little: a busy key calls the store in each; use {GAINS_FROM} or more", prepaid.turn)
+    (prepaid.turn < GAINS_FROM).then(|| Warning {
+        message: format!("turns of {} gain little: a busy key calls the store in each", prepaid.turn),
+        remedy: format!("use {GAINS_FROM} or more"),
     })
 }
 

@@ -297,13 +297,13 @@ policies:
     assert_eq!(
         lines[ends.len()..],
         [
-            format!("rules.yaml:8: warning: the override for \"held\": rule \"slots\" cannot be prepaid (a concurrency rule has leases, not permits), so {exact}"),
+            "rules.yaml:8: warning: the override for \"held\": rule \"slots\" cannot be prepaid (a concurrency rule has leases, not permits), so it is decided exactly".to_owned(),
             format!("rules.yaml:13: warning: policy \"leases\": rule \"slots\" cannot be prepaid (a concurrency rule has leases, not permits), so {exact}"),
             "rules.yaml:16: warning: policy \"small\": the burst of rule \"burst\" is too small to gain much: its turn is 3ms, below 5ms; use a larger burst, or `speed: exact`".to_owned(),
             format!("rules.yaml:19: warning: policy \"smaller\": the burst of rule \"burst\" is too small to gain: its turn is 750us, below 1ms, so {exact}"),
             "rules.yaml:22: warning: policy \"short\": the window of rule \"window\" is too short to gain much: its turn is 3ms, below 5ms; use a longer period, or `speed: exact`".to_owned(),
             "rules.yaml:25: warning: policy \"often\": turns of 2ms gain little: a busy key calls the store in each; use 5ms or more".to_owned(),
-            format!("rules.yaml:29: warning: policy \"watching\": no rule is enforced, so nothing is prepaid and {exact}"),
+            format!("rules.yaml:29: warning: policy \"watching\": no rule is enforced, so {exact}"),
             "1 file, no problems, 7 warnings".to_owned(),
         ]
     );
@@ -318,8 +318,8 @@ descriptors:
   - { key: a, rate_limit: { unit: second, requests_per_unit: 5000, speed: prepaid } }
 ";
     let run = Fixture::new().file("edge.yaml", rules).run(&["config", "check", "edge.yaml"]);
-    let warning = "edge.yaml:3: warning: limit \"a\": speed: prepaid needs `serve --envoy-all-or-none`; else refused requests \
-                   have to reach the store to be counted, and the limit is decided exactly";
+    let warning = "edge.yaml:3: warning: limit \"a\": refused requests have to reach the store to be counted, so it is \
+                   decided exactly; start the server with `--envoy-all-or-none`";
     let expected = ["edge.yaml:3: edge/a: second fixed_window 5000 per 1s", warning, "1 file, no problems, 1 warning"];
     assert_eq!(run.lines(), expected);
 }

@@ -1,6 +1,7 @@
 //! OpenAPI document: it describes the paths, requests and responses of the server.
 
 use jsonschema::Validator;
+use ratekeeper_core::Source;
 use serde_json::{Value, json};
 
 use crate::{client::Reply, fixture::Fixture};
@@ -153,4 +154,25 @@ fn every_schema_has_types_that_generated_clients_can_hold() {
         }
     }
     assert!(seen > 30, "{seen}");
+}
+
+/// The document lists every source that a decision can have.
+#[test]
+fn every_source_is_listed() {
+    let document = document(&Fixture::new());
+    let listed = document["components"]["schemas"]["Decision"]["properties"]["source"]["enum"].as_array().unwrap();
+    let sources = [
+        Source::Store,
+        Source::InTurn,
+        Source::Overflow,
+        Source::Allotment,
+        Source::CachedDenial,
+        Source::Local,
+        Source::Open,
+        Source::Closed,
+    ];
+    for source in sources {
+        assert!(listed.contains(&json!(source.name())), "{}", source.name());
+    }
+    assert_eq!(listed.len(), sources.len() + 6, "six reasons why no rule decides");
 }

@@ -114,7 +114,7 @@ fn speed_is_accepted() {
          allotments: { turn: 20ms } }\n  - key: b\n    rate_limit: { unit: day, requests_per_unit: 5 }\n",
     );
     let prepaid = Prepaid::new().turn(Span::from_millis(20));
-    let policies = file.descriptors().iter().map(|one| policy_of(one));
+    let policies = file.descriptors().iter().map(policy_of);
     let speeds: Vec<_> = policies.map(|policy| (policy.speed(), policy.prepaid())).collect();
     assert_eq!(speeds, [(Speed::Prepaid(prepaid), None), (Speed::Exact, None)]);
     let wrong = "domain: edge\ndescriptors: [{ key: a, rate_limit: { unlimited: true, speed: prepaid } }]\n";
