@@ -1,7 +1,7 @@
 //! The holder of one key's allotment in one process.
 //!
 //! Events go in with the local time, answers and actions come out. The holder uses its permits only before
-//! `asked + (end − told) × (1 − 1/1000) − 1`, by its clock: the store granted them not before it was asked, and the two
+//! `asked + (end − store time) × (1 − 1/1000) − 1`, by its clock: the store granted them not before it was asked, and the two
 //! clocks differ by less than one part in a thousand. No clocks are synchronized.
 //!
 //! Sizes and times decide how many calls are made and how many permits lie unused. Safety does not depend on them.
@@ -34,7 +34,7 @@ impl std::ops::Add<Span> for LocalTime {
 /// The numbers of a policy's holders.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HolderConfig {
-    /// The time between two calls at saturation is half of this.
+    /// The time between two calls at saturation is about half of this; see [`HolderConfig::pace`].
     pub(crate) turn: Span,
     /// How long an allotment lasts.
     pub(crate) hold: Span,
@@ -186,6 +186,15 @@ impl HolderConfig {
     }
 }
 
+impl HolderConfig {
+    /// The time from a short grant to the next call: half a turn. Short turns are of small bursts, of which calls every half
+    /// turn would have little to grant; so up to [`MIN_PACE`] it is a turn and a quarter, if denials last that long.
+    fn pace(&self) -> Span {
+        let longer = Span::from_micros(self.turn.as_micros() * 5 / 4).min(MIN_PACE).min(self.remember);
+        half(self.turn).max(longer)
+    }
+}
+
 impl Holder {
     /// A holder without permits. `id` is random, so that no two holders share one.
     pub(crate) fn new(id: u64, now: LocalTime) -> Self {
@@ -260,7 +269,7 @@ impl Holder {
         self.held = 0;
     }
 
-    /// Forgets remembered denials, because permits were given back.
+    /// Forgets remembered denials, because permits were returned.
     pub(crate) fn clear_denial(&mut self) {
         self.denial = None;
     }
@@ -328,7 +337,7 @@ impl Holder {
         }
         if call.keep > 0 && reply.keep == 0 {
             // The allotment had ended by the store's clock, which charged all of it: also what was used since the call,
-            // which cannot be given back any more.
+            // which cannot be returned any more.
             self.counts.lost += self.held;
             (self.held, self.sent) = (0, self.used);
         }
@@ -354,7 +363,7 @@ impl Holder {
                 free_in = free_in.min(config.turn);
             }
             let free_at = call.asked + free_in;
-            let pace = now + half(config.turn);
+            let pace = now + config.pace();
             let until = if is_short { free_at.max(pace) } else { free_at };
             let until = until.min(now + config.remember);
             self.short_until = until.max(pace);
@@ -412,7 +421,7 @@ impl Holder {
         let is_reportable = self.used > self.acknowledged;
         if self.is_recalled || (is_idle && (self.held > 0 || is_reportable)) {
             Action::Return
-        } else if is_reportable && now.since(self.asked_at) >= Span::from_micros(config.turn.as_micros() * 3 / 2) {
+        } else if is_reportable && now >= self.report_at(config) {
             Action::Report
         } else {
             Action::None
@@ -444,6 +453,12 @@ impl Holder {
                 told + span + Span::from_micros(span.as_micros() / DRIFT + 1)
             }
         }
+    }
+
+    /// Every one and a half turns. After a short grant the next call for permits reports as well, so it may come first.
+    fn report_at(&self, config: &HolderConfig) -> LocalTime {
+        let due = self.asked_at + Span::from_micros(config.turn.as_micros() * 3 / 2);
+        due.max(self.short_until + half(config.turn))
     }
 
     /// Asks for a refill once, and again after a turn if no call was made.
@@ -478,6 +493,8 @@ fn shortened(span: Span) -> Span {
 
 /// Two clocks gain or lose less than one part in this many on each other.
 const DRIFT: u64 = 1_000;
+/// The shortest time from a short grant to the next call, unless the turn is shorter.
+const MIN_PACE: Span = Span::from_millis(30);
 /// Fewer permits are not worth an allotment.
 const MIN_TARGET: u64 = 4;
 /// Ids have 40 bits.

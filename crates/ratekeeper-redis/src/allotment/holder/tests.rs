@@ -51,7 +51,7 @@ impl Fixture {
 }
 
 /// A call that arrives after the end of the allotment: what was used meanwhile was charged at the end. It cannot be
-/// given back and used again, since the store does not count it any more.
+/// returned and used again, since the store does not count it any more.
 #[test]
 fn what_the_store_has_charged_at_the_end_is_not_returned() {
     let mut fixture = Fixture::new();

@@ -23,6 +23,8 @@ pub(super) struct Use {
     pub(super) at: u64,
     /// The store's time.
     pub(super) store_at: Timestamp,
+    /// Orders what happens in one microsecond.
+    pub(super) order: usize,
     pub(super) permits: i64,
 }
 
@@ -31,6 +33,8 @@ pub(super) struct Use {
 pub(super) struct RefundedUse {
     pub(super) at: u64,
     pub(super) store_at: Timestamp,
+    /// Orders what happens in one microsecond.
+    pub(super) order: usize,
     pub(super) permits: u64,
     /// The use that was refunded.
     pub(super) of: usize,
@@ -45,13 +49,15 @@ pub(super) fn excess(algorithm: &AnyAlgorithm, uses: &[Use], refunds: &[Refunded
     for refund in refunds {
         let permits = refund.permits.cast_signed();
         if finds_charges && refund.is_dated {
-            all[refund.of].permits -= permits;
+            // Not if the use was under another quota.
+            all[refund.of].permits = (all[refund.of].permits - permits).max(0);
         } else {
-            all.push(Use { at: refund.at, store_at: refund.store_at, permits: -permits });
+            let RefundedUse { at, store_at, order, .. } = *refund;
+            all.push(Use { at, store_at, order, permits: -permits });
         }
     }
     all.retain(|one| one.permits != 0);
-    all.sort_by_key(|one| one.at);
+    all.sort_by_key(|one| (one.at, one.order));
     match algorithm {
         AnyAlgorithm::Bucket(bucket) => over_bucket(bucket, &all),
         AnyAlgorithm::Stepwise(stepwise) => over_stepwise(stepwise, &all),

@@ -7,14 +7,14 @@ use ratekeeper_testkit::random::Random;
 
 /// Requests of one process that arrive at the same instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batch {
+pub(super) struct DemandBatch {
     pub(super) at: u64,
     pub(super) process: usize,
     pub(super) permits: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum DemandShape {
     Steady,
     Skewed,
     OnOff,
@@ -27,12 +27,15 @@ pub(super) enum Shape {
     Edge,
     /// One permit, silence for as long as an allotment lasts, then a burst of several processes.
     Sniper,
+    /// The first process takes an allotment and keeps still. The others ask for a few permits again and again, which have
+    /// to wait. Then the first asks for all it has.
+    Queue,
 }
 
 /// The numbers of a shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    pub(super) shape: Shape,
+    pub(super) shape: DemandShape,
     pub(super) processes: u64,
     /// How long, in µs.
     pub(super) length: u64,
@@ -47,21 +50,22 @@ pub(super) struct Load {
 const SECOND: u64 = 1_000_000;
 
 impl Load {
-    pub(super) fn batches(&self, random: &mut Random) -> Vec<Batch> {
+    pub(super) fn batches(&self, random: &mut Random) -> Vec<DemandBatch> {
         let mut out = Batches { random, load: *self, batches: Vec::new() };
         let (even, length) = (self.rate / self.processes, self.length);
         match self.shape {
-            Shape::Steady => (0..self.processes).for_each(|process| out.poisson(process, even, 0, length)),
-            Shape::Skewed => out.skewed(),
-            Shape::OnOff => (0..self.processes).for_each(|process| out.on_off(process)),
-            Shape::Bursty => out.bursty(),
-            Shape::Herd => out.herd(),
-            Shape::Shift => {
+            DemandShape::Steady => (0..self.processes).for_each(|process| out.poisson(process, even, 0, length)),
+            DemandShape::Skewed => out.skewed(),
+            DemandShape::OnOff => (0..self.processes).for_each(|process| out.on_off(process)),
+            DemandShape::Bursty => out.bursty(),
+            DemandShape::Herd => out.herd(),
+            DemandShape::Shift => {
                 out.poisson(0, self.rate, 0, length / 2);
                 out.poisson(1 % self.processes, self.rate, length / 2, length);
             }
-            Shape::Edge => out.edge(),
-            Shape::Sniper => out.sniper(),
+            DemandShape::Edge => out.edge(),
+            DemandShape::Sniper => out.sniper(),
+            DemandShape::Queue => out.queue(),
         }
         out.batches
     }
@@ -70,12 +74,12 @@ impl Load {
 struct Batches<'a> {
     random: &'a mut Random,
     load: Load,
-    batches: Vec<Batch>,
+    batches: Vec<DemandBatch>,
 }
 
 impl Batches<'_> {
     fn add(&mut self, at: u64, process: u64, permits: u64) {
-        self.batches.push(Batch { at, process: usize::try_from(process).unwrap(), permits });
+        self.batches.push(DemandBatch { at, process: usize::try_from(process).unwrap(), permits });
     }
 
     /// A number of about exponential distribution, in integers so that all machines agree.
@@ -161,6 +165,26 @@ impl Batches<'_> {
                 _ => self.random.between(1_000, hold + 1_000),
             }
             .max(1_000);
+        }
+    }
+
+    fn queue(&mut self) {
+        let Load { processes, rate, length, hold, .. } = self.load;
+        let mut at = 0;
+        while at < length {
+            for call in 0..self.random.between(1, 6) {
+                self.add(at + call * hold / 40, 0, 1);
+            }
+            let end = at + hold;
+            for _ in 0..self.random.between(3, 20) {
+                let most = self.random.pick(&[3, 3, 3 + rate / 20]);
+                let (other, permits) = (self.random.between(1, processes - 1), self.random.between(1, most));
+                let time = at + self.random.below(hold);
+                self.add(time, other, permits);
+            }
+            let (early, permits) = (self.random.below(hold * 3 / 4), 1 + self.random.below(1 + 2 * rate));
+            self.add(end - early, 0, permits);
+            at = end + self.random.pick(&[1, 500, hold / 2, hold]);
         }
     }
 

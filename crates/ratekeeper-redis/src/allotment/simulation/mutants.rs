@@ -31,7 +31,7 @@ pub(super) enum Mutant {
     LateReply,
     /// The store carries out calls that were overtaken.
     NoSequence,
-    /// The store charges what was used since the last acknowledged report, instead of the running total.
+    /// The holder reports what it used since its last call, instead of the running total.
     NoRunningTotal,
     /// The store does not count what the holder keeps when it grants more.
     KeepIsFree,

@@ -2,7 +2,8 @@
 //!
 //! | event | allowance per rule |
 //! |---|---|
-//! | failover, empty restart, reset | the limit, and what was reserved for later |
+//! | failover, empty restart | the limit, and what was reserved for later |
+//! | reset | what was used, and what was reserved for later |
 //! | the store's clock steps forward | the same; of a bucket, no more than drains in that time |
 //! | it steps back | the same for windows, stepwise and counters: a window returns; none for buckets and logs |
 //! | the quota changes | what is held and reserved beyond the new limit |
@@ -42,8 +43,13 @@ impl KeyRecords {
     }
 
     pub(super) fn admit(&mut self, at: u64, store_at: Timestamp, permits: u64) -> usize {
-        self.uses.push(Use { at, store_at, permits: permits.cast_signed() });
+        let order = self.order();
+        self.uses.push(Use { at, store_at, order, permits: permits.cast_signed() });
         self.uses.len() - 1
+    }
+
+    pub(super) fn order(&self) -> usize {
+        self.uses.len() + self.refunds.len()
     }
 
     /// A use that did not happen.
@@ -62,10 +68,19 @@ impl KeyRecords {
         }
     }
 
-    /// The state was lost, or cleared.
+    /// The state was lost.
     pub(super) fn lose_state(&mut self, now: u64) {
         let ahead = self.ahead(now);
         self.allow(|algorithm| algorithm.limit() + ahead);
+    }
+
+    /// The state is cleared, in which this much was used.
+    pub(super) fn reset(&mut self, used: &[u64], now: u64) {
+        let ahead = self.ahead(now);
+        if let Some(segment) = self.segments.last_mut() {
+            segment.allowed.iter_mut().zip(used).for_each(|(allowed, used)| *allowed += used + ahead);
+        }
+        self.may_start_elsewhere();
     }
 
     pub(super) fn step_clock(&mut self, by: i64, now: u64) {
@@ -108,7 +123,7 @@ impl KeyRecords {
             && second.continues
         {
             // Across the change, the larger quota holds.
-            let limit = |segment: &Segment| segment.policy.rules()[0].algorithm().limit();
+            let limit = |segment: &Segment| segment.policy.rules()[0].rule().quota().limit();
             let larger = if limit(first) > limit(second) { first } else { second };
             self.check_span(&larger.policy, &second.allowed, 0, u64::MAX)?;
         }
@@ -119,9 +134,7 @@ impl KeyRecords {
         let is_inside = |at: u64| since <= at && at < until;
         let mut uses = self.uses.clone();
         uses.iter_mut().filter(|one| !is_inside(one.at)).for_each(|one| one.permits = 0);
-        let refunds: Vec<_> =
-            self.refunds.iter().filter(|one| is_inside(one.at) && is_inside(uses[one.of].at)).collect();
-        let refunds: Vec<_> = refunds.into_iter().copied().collect();
+        let refunds: Vec<_> = self.refunds.iter().filter(|one| is_inside(one.at)).copied().collect();
         for (rule, &allowed) in policy.rules().iter().zip(allowed) {
             if rule.is_shadow() {
                 continue;

@@ -7,7 +7,7 @@ use ratekeeper_core::{
 use ratekeeper_testkit::random::Random;
 
 use super::{
-    demand::{Batch, Load, Shape},
+    demand::{DemandBatch, DemandShape, Load},
     faults::{Fault, FaultKinds, FaultSizes, faults},
     mutants::Mutant,
 };
@@ -74,21 +74,26 @@ pub(super) struct Focus {
     pub(super) is_hard: bool,
     pub(super) refunds: bool,
     pub(super) waits: bool,
+    pub(super) larger_costs: bool,
+    /// This demand; otherwise any.
+    pub(super) shape: Option<DemandShape>,
+    /// This network; otherwise any.
+    pub(super) network: Option<Network>,
 }
 
 /// One seed.
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
+pub(super) struct HotKeyScenario {
     pub(super) seed: u64,
     pub(super) mutant: Option<Mutant>,
-    pub(super) shape: Shape,
+    pub(super) shape: DemandShape,
     pub(super) kinds: FaultKinds,
     /// One policy per key.
     pub(super) policies: Vec<Policy>,
     pub(super) config: HolderConfig,
     pub(super) processes: usize,
     pub(super) length: u64,
-    pub(super) demand: Vec<Batch>,
+    pub(super) demand: Vec<DemandBatch>,
     pub(super) faults: Vec<(u64, Fault)>,
     pub(super) network: Network,
     /// The store's clock at the true time 0.
@@ -116,6 +121,8 @@ pub(super) struct Network {
 pub(super) struct Clients {
     /// Always ask for the whole limit.
     pub(super) are_greedy: bool,
+    /// The other processes ask the store each time.
+    pub(super) only_first_holds: bool,
     /// Never report or return without being asked.
     pub(super) are_lazy: bool,
     /// Requests with a cost above 1.
@@ -131,7 +138,7 @@ const SECOND: u64 = 1_000_000;
 /// 1 January 2024: a Monday, and the first day of a month and a year.
 const NEW_YEAR: u64 = 1_704_067_200 * SECOND;
 
-impl Scenario {
+impl HotKeyScenario {
     pub(super) fn new(seed: u64, focus: &Focus) -> Self {
         let mut random = Random::new(seed.wrapping_mul(7_919) + 13);
         let random = &mut random;
@@ -149,20 +156,28 @@ impl Scenario {
         let length = random.pick(&[2, 3]) * SECOND;
         let rate = (limit * SECOND / per) * random.pick(&[5, 9, 11, 20, 50]) / 10;
         let shape = if is_hard {
-            random.pick(&[Shape::Sniper, Shape::Sniper, Shape::Sniper, Shape::Edge, Shape::Herd])
+            random.pick(&[
+                DemandShape::Sniper,
+                DemandShape::Sniper,
+                DemandShape::Sniper,
+                DemandShape::Queue,
+                DemandShape::Edge,
+                DemandShape::Herd,
+            ])
         } else {
             random.pick(&[
-                Shape::Steady,
-                Shape::Skewed,
-                Shape::OnOff,
-                Shape::Bursty,
-                Shape::Herd,
-                Shape::Shift,
-                Shape::Edge,
-                Shape::Edge,
-                Shape::Edge,
+                DemandShape::Steady,
+                DemandShape::Skewed,
+                DemandShape::OnOff,
+                DemandShape::Bursty,
+                DemandShape::Herd,
+                DemandShape::Shift,
+                DemandShape::Edge,
+                DemandShape::Edge,
+                DemandShape::Edge,
             ])
         };
+        let shape = focus.shape.unwrap_or(shape);
         let batch = (rate * length / SECOND / 1_500).max(1);
         let demand = Load { shape, processes, length, rate, batch, hold }.batches(random);
         let kinds = focus.faults.unwrap_or_else(|| FaultKinds::random(random));
@@ -180,10 +195,18 @@ impl Scenario {
             length,
             demand,
             faults,
-            network: network(random, is_hard),
+            network: focus.network.unwrap_or_else(|| network(random, is_hard)),
             store_epoch: NEW_YEAR - random.below(length),
-            clients: clients(random, focus, keys, is_hard),
+            clients: clients(random, focus, keys, is_hard, shape),
         }
+    }
+}
+
+impl HotKeyScenario {
+    /// The configuration of one process.
+    pub(super) fn config_of(&self, process: usize) -> HolderConfig {
+        let never = self.clients.only_first_holds && process > 0;
+        HolderConfig { hot_per_second: if never { u64::MAX } else { self.config.hot_per_second }, ..self.config }
     }
 }
 
@@ -204,16 +227,17 @@ fn network(random: &mut Random, is_hard: bool) -> Network {
     }
 }
 
-fn clients(random: &mut Random, focus: &Focus, keys: u64, is_hard: bool) -> Clients {
+fn clients(random: &mut Random, focus: &Focus, keys: u64, is_hard: bool, shape: DemandShape) -> Clients {
     let mut seldom = |chances: &[u64]| if random.one_in(2) { random.pick(chances) } else { 0 };
     let (larger_costs, peeks) = (seldom(&[50, 300, 900]), seldom(&[20]));
     let (waits, refunds) = (seldom(&[10, 100, 400]), seldom(&[20, 100, 400]));
     Clients {
         are_greedy: is_hard || random.below(10) < 4,
+        only_first_holds: shape == DemandShape::Queue && (focus.waits || random.one_in(2)),
         are_lazy: random.below(10) < if is_hard { 7 } else { 4 },
-        larger_costs,
+        larger_costs: if focus.larger_costs { 900 } else { larger_costs },
         peeks,
-        waits: if focus.waits { 300 } else { waits },
+        waits: if focus.waits { 700 } else { waits },
         refunds: if focus.refunds { 300 } else { refunds },
         together: if keys > 1 { 200 } else { 0 },
     }

@@ -4,6 +4,7 @@
 
 use ratekeeper_core::{
     OnQuotaChange, Policy, Span, Take, Timestamp, Verb,
+    algorithm::Algorithm,
     store_api::{AllotmentCall, AllotmentReply, AllottedKey, migrate_state, take_all},
 };
 
@@ -29,6 +30,15 @@ impl StoreNode {
     /// Permits that all holders of a key have.
     pub(super) fn held(&self, key: usize) -> u64 {
         self.keys[key].held().permits
+    }
+
+    /// Permits used under each rule.
+    pub(super) fn used(&self, key: usize, now: Timestamp) -> Vec<u64> {
+        let mut settled = self.keys[key].clone();
+        let _ = self.policies[key].decide_beside(&mut settled, 0, &Verb::Peek, now);
+        let rules = self.policies[key].rules().iter().zip(&settled.state.states);
+        let used = rules.map(|(rule, state)| rule.algorithm().limit() - rule.algorithm().look(state, now).remaining);
+        used.collect()
     }
 
     pub(super) fn allot(
