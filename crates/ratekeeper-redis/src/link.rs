@@ -26,6 +26,7 @@ mod clock;
 mod cluster;
 mod connect;
 mod connection;
+mod cork;
 mod dispatch;
 mod error;
 mod node;

@@ -17,6 +17,7 @@ use tokio::{
     task::AbortHandle,
 };
 
+use super::cork::Corked;
 use crate::address::HostPort;
 
 /// An open connection. Closed when the last handle is dropped, so that calls in flight still get their replies.
@@ -47,8 +48,10 @@ impl ServerConnection {
             .set_response_timeout(None)
             .set_connection_timeout(None)
             // At least `max_in_flight`, plus probes, so that callers never queue for a buffer slot.
-            .set_pipeline_buffer_size(max_in_flight.saturating_add(16));
-        let (connection, driver) = MultiplexedConnection::new_with_config(&silent, stream, config).await?;
+            .set_pipeline_buffer_size(max_in_flight.saturating_add(16))
+            .set_write_backpressure_boundary(MOST_CORKED);
+        let corked = Corked::new(stream);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&silent, corked, config).await?;
         let (open, closed) = watch::channel(());
         let driver = tokio::spawn(async move {
             let _open = open;
@@ -108,3 +111,6 @@ impl Drop for ServerConnection {
         self.driver.abort();
     }
 }
+
+/// Bytes that leave in one write, about: some 500 calls.
+const MOST_CORKED: usize = 64 << 10;

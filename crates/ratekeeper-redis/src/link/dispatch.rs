@@ -12,10 +12,9 @@ use redis::{Cmd, Value};
 
 use super::{
     call::{Call, Destination, Form, time_in},
-    connect::ServerTime,
     error::{CallError, NotExecuted},
     node::Node,
-    outcome::{CallOutcome, ErrorReply, Redirect, TimedReply},
+    outcome::{CallOutcome, ErrorReply, Redirect},
     topology::LiveTopology,
 };
 use crate::{address::HostPort, counters::Counters, events::Events};
@@ -72,17 +71,15 @@ impl<'a> Dispatch<'a> {
         let found = topology.node_for(destination, self.deadline).await;
         let mut node = found.map_err(|error| error.at(topology.address()))?;
         loop {
-            let outcome = node.ask(self.deadline, self.asking, |deadline_us| match &mut payload {
+            // Replies of our scripts carry the server's time, which keeps the clock estimate accurate.
+            let is_script = matches!(payload, Payload::Script(_));
+            let command = |deadline_us| match &mut payload {
                 Payload::Script(call) => call.command(self.form, deadline_us),
                 Payload::Plain(command) => (*command).clone(),
-            });
-            match outcome.await {
-                CallOutcome::Answered(reply) => {
-                    if matches!(payload, Payload::Script(_)) {
-                        observe_time(&node, &reply);
-                    }
-                    return Ok(reply.value);
-                }
+            };
+            let time = |reply: &Value| if is_script { time_in(reply) } else { None };
+            match node.ask(self.deadline, self.asking, command, time).await {
+                CallOutcome::Answered(reply) => return Ok(reply.value),
                 CallOutcome::NoScript if self.form == Form::Hash => {
                     self.counters.script_reloads.add_one();
                     if let Payload::Script(call) = &payload {
@@ -153,13 +150,6 @@ fn not_executed(why: NotExecuted, address: HostPort) -> CallError {
 
 fn refused(ErrorReply { code, message }: ErrorReply, address: HostPort) -> CallError {
     CallError::Refused { address, code, message }
-}
-
-/// Replies of our scripts carry the server's time, which keeps the clock estimate accurate.
-fn observe_time(node: &Node, reply: &TimedReply) {
-    if let Some(server) = time_in(&reply.value) {
-        node.observe_time(ServerTime { server, asked: reply.asked, answered: reply.answered });
-    }
 }
 
 /// A key moves once, or twice in a busy reshard. More redirects are a cycle.

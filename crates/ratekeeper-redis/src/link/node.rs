@@ -17,14 +17,14 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::{sync::Notify, time::timeout_at};
 
 pub(crate) use self::late_reply::MOST_GRACE;
-use self::shared::{ConnectionState, Shared};
+use self::shared::{ConnectionState, NodeHealth, Shared};
 use super::{
     background::Background,
     breaker::Event,
     connect::{ConnectError, Connector, ServerTime},
     connection::ServerConnection,
     error::NotExecuted,
-    outcome::CallOutcome,
+    outcome::{CallOutcome, TimedReply},
     sentinel::Sentinels,
     settings::LinkSettings,
 };
@@ -84,20 +84,38 @@ impl Node {
         self.shared.address()
     }
 
-    /// Sends a command, once. `command` is given the deadline by the server's clock, in microseconds.
-    pub(super) async fn ask(&self, deadline: Instant, asking: bool, command: impl FnOnce(f64) -> Cmd) -> CallOutcome {
+    /// Sends a command, once. `command` is given the deadline by the server's clock, in microseconds; `time_in` finds the
+    /// server's time in the reply.
+    pub(super) async fn ask(
+        &self,
+        deadline: Instant,
+        asking: bool,
+        command: impl FnOnce(f64) -> Cmd,
+        time_in: impl FnOnce(&Value) -> Option<Timestamp>,
+    ) -> CallOutcome {
         self.ensure_reconnect_task();
-        let Ok(_in_flight) = self.shared.in_flight.try_acquire() else {
+        let Some(_in_flight) = self.shared.enter() else {
             return CallOutcome::NotExecuted(NotExecuted::TooBusy);
         };
-        if !self.shared.health.lock().breaker.is_closed() {
-            return CallOutcome::NotExecuted(NotExecuted::BreakerOpen);
-        }
-        let connection = match self.connection(deadline).await {
-            Ok(connection) => connection,
-            Err(error) => return error.into(),
+        let mut server_deadline = {
+            let health = self.shared.health.lock();
+            if !health.breaker.is_closed() {
+                return CallOutcome::NotExecuted(NotExecuted::BreakerOpen);
+            }
+            health.server_deadline(deadline)
         };
-        let command = command(self.server_deadline(deadline));
+        let connection = match self.open_connection() {
+            Some(connection) => connection,
+            None => match self.connection(deadline).await {
+                Ok(connection) => {
+                    // A new connection comes with a new estimate.
+                    server_deadline = self.shared.health.lock().server_deadline(deadline);
+                    connection
+                }
+                Err(error) => return error.into(),
+            },
+        };
+        let command = command(server_deadline);
         let asked = Instant::now();
         if asked >= deadline {
             return CallOutcome::NotExecuted(NotExecuted::OutOfTime);
@@ -112,7 +130,7 @@ impl Node {
                 None => return CallOutcome::Unknown { waited: asked.elapsed() },
             },
         };
-        self.judge(&outcome, &connection);
+        self.judge(&outcome, &connection, time_in);
         outcome
     }
 
@@ -125,11 +143,6 @@ impl Node {
             self.shared.abandon(connection);
         }
         outcome
-    }
-
-    /// Updates the clock estimate with a reply that carries the server's time.
-    pub(super) fn observe_time(&self, time: ServerTime) {
-        self.shared.observe_time(time);
     }
 
     /// The estimated time of the server's clock, and the error bound of the estimate.
@@ -185,13 +198,16 @@ impl Node {
         NodeState { address, is_connected, failure, is_breaker_closed, clock }
     }
 
-    /// The open connection; waits for one that is being opened, until the deadline.
-    async fn connection(&self, deadline: Instant) -> Result<Arc<ServerConnection>, ConnectError> {
-        if let ConnectionState::Up(connection) = &*self.shared.connection.borrow()
-            && !connection.is_closed()
-        {
-            return Ok(connection.clone());
+    /// The connection, if it is open.
+    fn open_connection(&self) -> Option<Arc<ServerConnection>> {
+        match &*self.shared.connection.borrow() {
+            ConnectionState::Up(connection) if !connection.is_closed() => Some(connection.clone()),
+            _ => None,
         }
+    }
+
+    /// Waits for a connection that is being opened, until the deadline.
+    async fn connection(&self, deadline: Instant) -> Result<Arc<ServerConnection>, ConnectError> {
         let mut state = self.shared.connection.subscribe();
         let settled = state.wait_for(|state| match state {
             ConnectionState::Up(connection) => !connection.is_closed(),
@@ -207,16 +223,18 @@ impl Node {
         }
     }
 
-    /// The deadline by the server's clock. Infinity while that clock is unknown: the script then runs without a deadline.
-    fn server_deadline(&self, deadline: Instant) -> f64 {
-        let at = self.shared.health.lock().clock.at(deadline);
-        // Microseconds since 1970 are exact in a double until 2255.
-        at.map_or(f64::INFINITY, |micros| micros.as_micros() as f64)
-    }
-
-    /// Feeds the outcome of a call to the circuit breaker.
-    fn judge(&self, outcome: &CallOutcome, connection: &ServerConnection) {
+    /// Feeds the outcome of a call to the circuit breaker and the clock estimate.
+    fn judge(
+        &self,
+        outcome: &CallOutcome,
+        connection: &ServerConnection,
+        time_in: impl FnOnce(&Value) -> Option<Timestamp>,
+    ) {
         let event = match outcome {
+            CallOutcome::Answered(TimedReply { value, asked, answered }) => {
+                let time = time_in(value).map(|server| ServerTime { server, asked: *asked, answered: *answered });
+                return self.shared.judge_timed(Event::Answered, time, *answered);
+            }
             CallOutcome::NotExecuted(why) if why.is_unhealthy() => Event::Failed,
             CallOutcome::Unknown { .. } if connection.is_closed() => {
                 if !connection.is_first_report_of_loss() {
@@ -234,6 +252,14 @@ impl Node {
 
     fn ensure_reconnect_task(&self) {
         self.reconnect_task.ensure(|| reconnect::run(self.shared.clone()));
+    }
+}
+
+impl NodeHealth {
+    /// The deadline by the server's clock. Infinity while that clock is unknown: the script then runs without a deadline.
+    fn server_deadline(&self, deadline: Instant) -> f64 {
+        // Microseconds since 1970 are exact in a double until 2255.
+        self.clock.at(deadline).map_or(f64::INFINITY, |micros| micros.as_micros() as f64)
     }
 }
 

@@ -74,7 +74,7 @@ async fn ask(shared: &Shared, node: &Node) -> Result<Vec<Range>, ConnectError> {
         command.arg("SLOTS");
         command
     };
-    match node.ask(deadline, false, command).await {
+    match node.ask(deadline, false, command, |_| None).await {
         CallOutcome::Answered(reply) => {
             let ranges = read_slots(&reply.value, &node.address());
             if ranges.is_empty() { Err(ConnectError::NotExecuted(NotExecuted::ClusterDown)) } else { Ok(ranges) }

@@ -1,9 +1,15 @@
 //! The state of a node that callers and the reconnect task share.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use super::{NodeContext, ServerLocation};
 use crate::{
@@ -23,7 +29,7 @@ pub(super) struct Shared {
     pub(super) context: NodeContext,
     pub(super) connection: watch::Sender<ConnectionState>,
     pub(super) health: Mutex<NodeHealth>,
-    pub(super) in_flight: Semaphore,
+    in_flight: AtomicUsize,
     /// Wakes the reconnect task: the breaker has opened, or the connection was dropped.
     pub(super) wake: Notify,
 }
@@ -52,7 +58,7 @@ impl Shared {
             location,
             connection: watch::Sender::new(ConnectionState::Connecting),
             health: Mutex::new(NodeHealth { breaker, clock: ServerClock::default(), last_reply: None }),
-            in_flight: Semaphore::new(context.settings.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+            in_flight: AtomicUsize::new(0),
             wake: Notify::new(),
             context,
         }
@@ -83,8 +89,15 @@ impl Shared {
         }
     }
 
+    /// Counts one more call in flight. `None` if there are too many.
+    pub(super) fn enter(&self) -> Option<InFlight<'_>> {
+        let in_flight = InFlight(&self.in_flight);
+        let most = self.context.settings.max_in_flight.max(1);
+        (self.in_flight.fetch_add(1, Relaxed) < most).then_some(in_flight)
+    }
+
     pub(super) fn observe_time(&self, time: ServerTime) {
-        self.health.lock().clock.observe(time.server, time.asked, time.answered);
+        self.health.lock().observe_time(time);
     }
 
     /// Stops using the connection. Calls in flight on it still get their replies.
@@ -112,9 +125,16 @@ impl Shared {
 
     /// Feeds an event to the circuit breaker.
     pub(super) fn judge(&self, event: Event) {
-        let now = Instant::now();
+        self.judge_timed(event, None, Instant::now());
+    }
+
+    /// Feeds an event to the circuit breaker, and the server's time to the estimate of its clock.
+    pub(super) fn judge_timed(&self, event: Event, time: Option<ServerTime>, now: Instant) {
         let change = {
             let mut health = self.health.lock();
+            if let Some(time) = time {
+                health.observe_time(time);
+            }
             if matches!(event, Event::Answered | Event::Probed) {
                 health.last_reply = Some(now);
             }
@@ -134,5 +154,21 @@ impl Shared {
             None => return,
         }
         self.context.health_changed.notify_one();
+    }
+}
+
+impl NodeHealth {
+    fn observe_time(&mut self, time: ServerTime) {
+        self.clock.observe(time.server, time.asked, time.answered);
+    }
+}
+
+/// A call in flight, until it is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight<'a>(&'a AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
