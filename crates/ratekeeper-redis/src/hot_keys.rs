@@ -13,8 +13,8 @@
 //! Bound: [`HotKeys::new`] sets how many requests may wait, over all keys.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map},
-    hash::{BuildHasher, RandomState},
+    collections::VecDeque,
+    hash::BuildHasher,
     mem,
     sync::{
         Arc,
@@ -23,6 +23,8 @@ use std::{
     time::Instant,
 };
 
+use foldhash::quality::RandomState;
+use hashbrown::{HashTable, hash_table};
 use parking_lot::Mutex;
 use ratekeeper_core::Verb;
 
@@ -38,12 +40,14 @@ pub(crate) struct HotKeys<R, E> {
     most_waiting: usize,
 }
 
-/// The keys of one part of the table, by their names on the server.
-type KeyTable<R, E> = Mutex<HashMap<Arc<[u8]>, HotKey<R, E>>>;
+/// The keys of one part of the table, by the hashes of their names.
+type KeyTable<R, E> = Mutex<HashTable<HotKey<R, E>>>;
 
 /// One key with a call in flight: the requests that wait for its end.
 #[derive(Debug)]
 struct HotKey<R, E> {
+    /// The key's name on the server.
+    name: Box<[u8]>,
     turn: u64,
     sender: Sender<E>,
     waiting: VecDeque<WaitingRequest<R>>,
@@ -71,7 +75,7 @@ pub(crate) struct WaitingRequest<R> {
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// No call is in flight: the caller sends the request at once, and then ends its turn.
-    Sent { turn: u64 },
+    Sent { turn: u64, version: Arc<Version> },
     /// It waits.
     Queued,
     /// It waits and is the first: its caller starts the task that sends what waits.
@@ -107,7 +111,7 @@ impl<R, E> HotKeys<R, E> {
     pub(crate) fn new(most_waiting: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             turns: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             most_waiting,
@@ -115,26 +119,34 @@ impl<R, E> HotKeys<R, E> {
     }
 
     /// A request arrives. `waiting` builds its entry, if it has to wait; `end` builds the signal for the task, if it is the
-    /// first that waits.
+    /// first that waits. The version is moved, since all threads share the count of its owners.
     pub(crate) fn arrive(
         &self,
-        name: &Arc<[u8]>,
-        waiting: impl FnOnce() -> WaitingRequest<R>,
+        name: &[u8],
+        version: Arc<Version>,
+        waiting: impl FnOnce(Arc<Version>) -> WaitingRequest<R>,
         end: impl FnOnce() -> E,
     ) -> Arrival {
-        match self.shard(name).lock().entry(Arc::clone(name)) {
-            hash_map::Entry::Vacant(entry) => {
+        let hash = self.hasher.hash_one(name);
+        let mut table = self.shard(hash).lock();
+        match table.entry(hash, |key| *key.name == *name, |key| self.hasher.hash_one(&*key.name)) {
+            hash_table::Entry::Vacant(entry) => {
                 let turn = self.turns.fetch_add(1, Relaxed);
-                entry.insert(HotKey { turn, sender: Sender::Caller(None), waiting: VecDeque::new() });
-                Arrival::Sent { turn }
+                entry.insert(HotKey {
+                    name: name.into(),
+                    turn,
+                    sender: Sender::Caller(None),
+                    waiting: VecDeque::new(),
+                });
+                Arrival::Sent { turn, version }
             }
-            hash_map::Entry::Occupied(mut entry) => {
+            hash_table::Entry::Occupied(mut entry) => {
                 if self.waiting.fetch_add(1, Relaxed) >= self.most_waiting {
                     self.waiting.fetch_sub(1, Relaxed);
                     return Arrival::Full;
                 }
                 let key = entry.get_mut();
-                key.waiting.push_back(waiting());
+                key.waiting.push_back(waiting(version));
                 match &mut key.sender {
                     Sender::Caller(signal @ None) => {
                         *signal = Some(end());
@@ -148,78 +160,95 @@ impl<R, E> HotKeys<R, E> {
 
     /// The call that a caller has sent has ended. Returns the signal for the task that waits for it, if there is one; if
     /// there is none, the key is not hot any more.
-    pub(crate) fn end_turn(&self, name: &Arc<[u8]>, turn: u64) -> Option<E> {
-        let mut shard = self.shard(name).lock();
-        let key = shard.get_mut(name).filter(|key| key.turn == turn)?;
-        match mem::replace(&mut key.sender, Sender::Task) {
-            Sender::Caller(Some(signal)) => Some(signal),
-            Sender::Caller(None) => {
-                shard.remove(name);
-                None
+    pub(crate) fn end_turn(&self, name: &[u8], turn: u64) -> Option<E> {
+        self.with_key(name, turn, |mut entry| {
+            match mem::replace(&mut entry.get_mut().sender, Sender::Task) {
+                Sender::Caller(Some(signal)) => Some(signal),
+                Sender::Caller(None) => {
+                    entry.remove();
+                    None
+                }
+                // The task did not wait any longer.
+                Sender::Task => None,
             }
-            // The task did not wait any longer.
-            Sender::Task => None,
-        }
+        })?
     }
 
     /// The task does not wait for the end of the caller's call any longer.
-    pub(crate) fn take_over(&self, name: &Arc<[u8]>, turn: u64) {
-        if let Some(key) = self.shard(name).lock().get_mut(name).filter(|key| key.turn == turn) {
-            key.sender = Sender::Task;
-        }
+    pub(crate) fn take_over(&self, name: &[u8], turn: u64) {
+        self.with_key(name, turn, |mut entry| entry.get_mut().sender = Sender::Task);
+    }
+
+    /// How many requests wait for this key.
+    pub(crate) fn waiting(&self, name: &[u8], turn: u64) -> usize {
+        self.with_key(name, turn, |entry| entry.get().waiting.len()).unwrap_or_default()
     }
 
     /// The requests that leave next, or `None` if the key is not hot any more. Those whose deadline is not after `expired_at`
     /// are not sent. Those for which `is_awaited` is false are dropped.
     pub(crate) fn next(
         &self,
-        name: &Arc<[u8]>,
+        name: &[u8],
         turn: u64,
         expired_at: Option<Instant>,
         is_awaited: impl Fn(&R) -> bool,
     ) -> Option<Departure<R>> {
-        let mut shard = self.shard(name).lock();
-        let key = shard.get_mut(name).filter(|key| key.turn == turn)?;
-        let before = key.waiting.len();
-        let departure = key.depart(expired_at, is_awaited);
-        self.waiting.fetch_sub(before - key.waiting.len(), Relaxed);
-        if departure.is_none() {
-            shard.remove(name);
-        }
-        departure
+        self.with_key(name, turn, |mut entry| {
+            let key = entry.get_mut();
+            let before = key.waiting.len();
+            let departure = key.depart(expired_at, is_awaited);
+            self.waiting.fetch_sub(before - key.waiting.len(), Relaxed);
+            if departure.is_none() {
+                entry.remove();
+            }
+            departure
+        })?
     }
 
     /// Requests that were certainly not executed, and are sent again before all others.
-    pub(crate) fn put_back(&self, name: &Arc<[u8]>, turn: u64, requests: Vec<WaitingRequest<R>>) {
-        let mut shard = self.shard(name).lock();
-        if let Some(key) = shard.get_mut(name).filter(|key| key.turn == turn) {
+    pub(crate) fn put_back(&self, name: &[u8], turn: u64, requests: Vec<WaitingRequest<R>>) {
+        self.with_key(name, turn, |mut entry| {
             self.waiting.fetch_add(requests.len(), Relaxed);
             for request in requests.into_iter().rev() {
-                key.waiting.push_front(request);
+                entry.get_mut().waiting.push_front(request);
             }
-        }
+        });
     }
 
     /// Forgets a key and everything that waits for it, unless its turn has ended.
-    pub(crate) fn forget(&self, name: &Arc<[u8]>, turn: u64) {
-        let mut shard = self.shard(name).lock();
-        if shard.get(name).is_some_and(|key| key.turn == turn) {
-            let forgotten = shard.remove(name);
-            self.waiting.fetch_sub(forgotten.map_or(0, |key| key.waiting.len()), Relaxed);
-        }
+    pub(crate) fn forget(&self, name: &[u8], turn: u64) {
+        self.with_key(name, turn, |entry| {
+            let (forgotten, _) = entry.remove();
+            self.waiting.fetch_sub(forgotten.waiting.len(), Relaxed);
+        });
     }
 
-    fn shard(&self, name: &Arc<[u8]>) -> &KeyTable<R, E> {
-        let hash = self.hasher.hash_one(&**name);
+    /// Accesses a key; `None` if its turn has ended.
+    fn with_key<T>(
+        &self,
+        name: &[u8],
+        turn: u64,
+        access: impl FnOnce(hash_table::OccupiedEntry<'_, HotKey<R, E>>) -> T,
+    ) -> Option<T> {
+        let hash = self.hasher.hash_one(name);
+        let mut table = self.shard(hash).lock();
+        let entry = table.find_entry(hash, |key| key.turn == turn && *key.name == *name).ok()?;
+        Some(access(entry))
+    }
+
+    fn shard(&self, hash: u64) -> &KeyTable<R, E> {
+        // The table uses the lowest and the highest bits.
         #[allow(clippy::cast_possible_truncation, reason = "the remainder is below the number of shards")]
-        &self.shards[(hash % SHARDS as u64) as usize]
+        &self.shards[((hash >> 32) % SHARDS as u64) as usize]
     }
 }
 
 impl<R, E> HotKey<R, E> {
     /// Takes the longest prefix of the queue that can leave together. `None` if nothing is left.
     fn depart(&mut self, expired_at: Option<Instant>, is_awaited: impl Fn(&R) -> bool) -> Option<Departure<R>> {
-        let (mut expired, mut sent, mut runs) = (Vec::new(), Vec::<WaitingRequest<R>>::new(), Vec::<Run>::new());
+        let most = self.waiting.len().min(MAX_REQUESTS);
+        let (mut expired, mut sent, mut runs) =
+            (Vec::new(), Vec::<WaitingRequest<R>>::with_capacity(most), Vec::<Run>::new());
         while let Some(next) = self.waiting.front() {
             let run = Run::of(next.cost, &next.verb);
             let continues = run.as_ref().zip(runs.last()).is_some_and(|(run, last)| run.continues(last));

@@ -11,10 +11,14 @@
 //! under several policies is in one slot of a cluster, and can be decided by one script. Long keys are replaced by their
 //! digest.
 
-use std::fmt::Write;
+use std::{fmt::Write, slice};
 
 use ratekeeper_core::Policy;
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+/// A name on the server, inline if it is as short as most are.
+pub(crate) type KeyName = SmallVec<[u8; INLINE_BYTES]>;
 
 /// What the hash tag consists of, which determines the slot in a cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -45,22 +49,75 @@ impl KeyPrefix {
     }
 
     /// The name of this key.
-    pub(crate) fn name(&self, key: &str) -> Vec<u8> {
-        let mut name = String::with_capacity(self.before.len() + key.len() + 8);
-        name.push_str(&self.before);
-        if key.len() > MAX_PLAIN_BYTES {
-            name.push('#');
-            for byte in &Sha256::digest(key.as_bytes())[..DIGEST_BYTES] {
-                let _ = write!(name, "{byte:02x}");
+    pub(crate) fn name(&self, key: &str) -> KeyName {
+        let tag = HashTag::of(key);
+        let length = self.before.len() + tag.len() + self.after.len();
+        let mut inline = [0; INLINE_BYTES];
+        let mut heap = Vec::new();
+        let out = match inline.get_mut(..length) {
+            Some(inline) => inline,
+            None => {
+                heap.resize(length, 0);
+                heap.as_mut_slice()
             }
-        } else if key.is_empty() {
-            // An empty tag would be none.
-            name.push('%');
-        } else {
-            push_escaped(&mut name, key);
+        };
+        let (before, rest) = out.split_at_mut(self.before.len());
+        let (middle, after) = rest.split_at_mut(tag.len());
+        before.copy_from_slice(self.before.as_bytes());
+        tag.write(middle);
+        after.copy_from_slice(self.after.as_bytes());
+        if heap.is_empty() { KeyName::from_buf_and_len(inline, length) } else { KeyName::from_vec(heap) }
+    }
+}
+
+/// The key as its name contains it.
+enum HashTag<'a> {
+    Plain(&'a [u8]),
+    Escaped { key: &'a [u8], escapes: usize },
+    Digest(String),
+}
+
+impl<'a> HashTag<'a> {
+    fn of(key: &'a str) -> Self {
+        let key = key.as_bytes();
+        if key.len() > MAX_PLAIN_BYTES {
+            let digest = Sha256::digest(key);
+            return Self::Digest(digest[..DIGEST_BYTES].iter().fold("#".to_owned(), |mut tag, byte| {
+                let _ = write!(tag, "{byte:02x}");
+                tag
+            }));
         }
-        name.push_str(self.after);
-        name.into_bytes()
+        match key.iter().filter(|byte| !is_plain(**byte)).count() {
+            // An empty tag would be none.
+            _ if key.is_empty() => Self::Plain(b"%"),
+            0 => Self::Plain(key),
+            escapes => Self::Escaped { key, escapes },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(key) => key.len(),
+            Self::Escaped { key, escapes } => key.len() + 2 * escapes,
+            Self::Digest(tag) => tag.len(),
+        }
+    }
+
+    /// Writes it to a slice of its length.
+    fn write(&self, mut out: &mut [u8]) {
+        match self {
+            Self::Plain(key) => out.copy_from_slice(key),
+            Self::Digest(tag) => out.copy_from_slice(tag.as_bytes()),
+            Self::Escaped { key, .. } => {
+                for byte in *key {
+                    let escape = [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                    let bytes = if is_plain(*byte) { slice::from_ref(byte) } else { &escape };
+                    let Some((own, rest)) = out.split_at_mut_checked(bytes.len()) else { return };
+                    own.copy_from_slice(bytes);
+                    out = rest;
+                }
+            }
+        }
     }
 }
 
@@ -77,29 +134,39 @@ pub(crate) fn definition_name(prefix: &str, fingerprint: u64) -> Vec<u8> {
 
 fn escaped(part: &str) -> String {
     let mut out = String::with_capacity(part.len());
-    push_escaped(&mut out, part);
+    for byte in part.bytes() {
+        if is_plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02x}");
+        }
+    }
     out
 }
 
-fn push_escaped(out: &mut String, part: &str) {
-    for byte in part.bytes() {
-        match byte {
-            b'%' | b'/' | b'{' | b'}' | b'#' => {
-                let _ = write!(out, "%{byte:02x}");
-            }
-            b'!'..=b'~' => out.push(char::from(byte)),
-            _ => {
-                let _ = write!(out, "%{byte:02x}");
-            }
-        }
-    }
+/// Whether a byte is itself in a name.
+fn is_plain(byte: u8) -> bool {
+    PLAIN[usize::from(byte)]
 }
+
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        plain[byte as usize] = !matches!(byte, b'%' | b'/' | b'{' | b'}' | b'#');
+        byte += 1;
+    }
+    plain
+};
 
 /// Version of names and values. A release with another layout uses another number, so that it never reads these.
 const VERSION: u32 = 1;
 /// Longer keys are replaced by 128 bits of their SHA-256, for which a collision cannot be found.
 const MAX_PLAIN_BYTES: usize = 128;
 const DIGEST_BYTES: usize = 16;
+const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Longer names are on the heap.
+const INLINE_BYTES: usize = 96;
 
 #[cfg(test)]
 mod tests {
@@ -109,7 +176,7 @@ mod tests {
     fn name(domain: &str, policy: &str, key: &str) -> String {
         let policy = Policy::new(policy, [Rule::token_bucket("r", Quota::per_second(1))]).unwrap();
         let policy = if domain.is_empty() { policy } else { policy.in_domain(domain).unwrap() };
-        String::from_utf8(KeyPrefix::new("ratekeeper", Together::ByKey, &policy).name(key)).unwrap()
+        String::from_utf8(KeyPrefix::new("ratekeeper", Together::ByKey, &policy).name(key).to_vec()).unwrap()
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Weak, atomic::AtomicU64},
 };
 
-use parking_lot::{Mutex, RwLock};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use ratekeeper_core::{OnQuotaChange, OnStoreFailure, Policy};
 
 use crate::{
@@ -28,8 +29,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RedisPolicy(Arc<Current>);
 
-/// The rules that a name refers to at present.
-type Current = RwLock<Arc<Version>>;
+/// The rules that a name refers to at present. Every request reads them, from every thread, so there is no lock.
+type Current = ArcSwap<Version>;
 
 impl RedisPolicy {
     /// Whether both refer to the same policy.
@@ -43,13 +44,13 @@ impl RedisPolicy {
     }
 
     /// The rules as they are now, for a moment.
-    pub(crate) fn load(&self) -> Arc<Version> {
-        self.current()
+    pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Version>> {
+        self.0.load()
     }
 
     /// The rules as they are now.
     pub(crate) fn current(&self) -> Arc<Version> {
-        Arc::clone(&self.0.read())
+        self.0.load_full()
     }
 }
 
@@ -163,7 +164,7 @@ impl Tags {
 impl Policies {
     /// Installs one of several concurrent variants of a policy; each has a separate handle.
     pub(crate) fn install_variant(&self, policy: Policy, prefix: &str, together: Together, nodes: u32) -> RedisPolicy {
-        RedisPolicy(Arc::new(RwLock::new(self.version(policy, OnQuotaChange::KeepResetTime, prefix, together, nodes))))
+        RedisPolicy(Arc::new(ArcSwap::new(self.version(policy, OnQuotaChange::KeepResetTime, prefix, together, nodes))))
     }
 
     fn version(
@@ -205,12 +206,12 @@ impl Policies {
         let mut by_name = self.by_name.lock();
         match by_name.get(&name) {
             Some(current) => {
-                let old = std::mem::replace(&mut *current.write(), version);
+                let old = current.swap(version);
                 self.by_tag.lock().keep(old.tag, Arc::clone(&old.policy));
                 RedisPolicy(current)
             }
             None => {
-                let current = Arc::new(RwLock::new(version));
+                let current = Arc::new(ArcSwap::new(version));
                 by_name.insert(name, &current);
                 RedisPolicy(current)
             }
@@ -255,7 +256,7 @@ impl Policies {
     pub(crate) fn failure_answers(&self) -> FailureAnswers {
         let current: Vec<Arc<Current>> = self.by_name.lock().live().collect();
         let mut answers = FailureAnswers::default();
-        for version in current.iter().map(|current| Arc::clone(&current.read())) {
+        for version in current.iter().map(|current| current.load_full()) {
             for rule in version.policy.rules() {
                 match rule.rule().failure_answer() {
                     OnStoreFailure::Local => answers.local += 1,

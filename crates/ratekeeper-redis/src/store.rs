@@ -19,6 +19,7 @@ mod merge;
 mod migration;
 mod on_failure;
 mod prepaid;
+mod reply_slot;
 mod server_only;
 
 use std::{
@@ -42,8 +43,8 @@ pub(crate) use self::failure::Failure;
 use self::{
     fallback_log::FallbackLog,
     health::HealthProbe,
-    keys::{Keys, check},
-    merge::StoreHotKeys,
+    keys::{Key, check},
+    merge::{Joined, StoreHotKeys},
     prepaid::TimedKeys,
 };
 use crate::{
@@ -202,29 +203,42 @@ impl Store for RedisStore {
             tokio::task::coop::consume_budget().await;
             return Ok(decision);
         }
-        let keys = Keys::of(asks);
-        let requests: Vec<RequestKey<'_>> = keys.requests(asks).collect();
         let inner = &*self.inner;
+        let deadline = Instant::now() + inner.config.link.deadline;
+        let [ask] = asks else {
+            let keys: Vec<Key> = asks.iter().map(Key::of).collect();
+            let requests: Vec<RequestKey<'_>> = keys.iter().map(Key::request).collect();
+            return self.decide_alone(&requests, &verb, deadline).await;
+        };
+        let key = Key::of(ask);
         // A local grant that is not charged yet is refunded locally.
-        if let [request] = requests.as_slice()
-            && inner.fallback.refund(request, &verb, self.now_here())
+        if matches!(verb, Verb::Undo { .. } | Verb::Refund { .. } | Verb::Settle { .. })
+            && inner.fallback.refund(&key.request(), &verb, self.now_here())
         {
-            return Ok(inner.fallback.decide(&requests, &Verb::Peek, self.now_here()).0);
+            return Ok(inner.fallback.decide(&[key.request()], &Verb::Peek, self.now_here()).0);
         }
-        if let [request] = requests.as_slice()
-            && request.version.prepaid.is_some()
-        {
-            return self.decide_prepaid(&asks[0], request, &verb).await;
+        if key.version.prepaid.is_some() {
+            return Box::pin(self.decide_prepaid(ask, key, verb, deadline)).await;
         }
-        match requests.as_slice() {
-            [request] if inner.config.merging && request.version.scripts.merge.is_some() => {
-                self.decide_merged(request, &verb).await
+        if !inner.config.merging || key.version.scripts.merge.is_none() {
+            return self.decide_alone(&[key.request()], &verb, deadline).await;
+        }
+        // A decision is large, and every `async fn` that returns it copies it. So it is awaited here.
+        let Key { version, name, cost } = key;
+        let failure = match self.join(version, &name, cost, verb, deadline) {
+            Joined::First { mut turn, version } => {
+                let request = RequestKey { version: &version, name: &name, cost };
+                let decided = self.decide_alone(&[request], &verb, deadline).await;
+                turn.ends_with(&decided);
+                return decided;
             }
-            requests => {
-                let deadline = Instant::now() + inner.config.link.deadline;
-                self.decide_alone(requests, &verb, deadline).await
-            }
-        }
+            Joined::Queued(decision) => match decision.await {
+                Some(decided) => return decided,
+                None => Failure::NotSent,
+            },
+            Joined::Full => Failure::TooManyWaiting,
+        };
+        self.decide_without_store(&[Key::of(ask).request()], &verb, failure)
     }
 
     #[inline]
@@ -256,26 +270,6 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
-    /// Decides a request of a prepaid key that is not answered in this process.
-    async fn decide_prepaid(
-        &self,
-        ask: &Ask<'_, RedisPolicy>,
-        request: &RequestKey<'_>,
-        verb: &Verb,
-    ) -> Result<Decision, StoreError> {
-        if matches!(verb, Verb::Take(_)) {
-            self.track(ask, request.version, request.name);
-            return self.decide_merged(request, verb).await;
-        }
-        if let Some(decision) = self.give_back_here(request, verb) {
-            return Ok(decision);
-        }
-        let decided = self.decide_merged(request, verb).await;
-        // A denial may have been remembered meanwhile, from before the verb was executed.
-        let _ = self.give_back_here(request, &Verb::Peek);
-        decided
-    }
-
     /// Decides in a separate call.
     async fn decide_alone(
         &self,

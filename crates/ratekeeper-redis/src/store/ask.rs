@@ -1,9 +1,10 @@
 //! One decision of the server: script call, reply, and migration of state written under other rules.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use ratekeeper_core::{Decision, Timestamp, Verb};
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::{Failure, RedisStore};
 use crate::{
@@ -22,7 +23,7 @@ impl RedisStore {
         verb: &Verb,
         deadline: Instant,
     ) -> Result<Decision, Failure> {
-        let names: Vec<&[u8]> = asks.iter().map(|ask| ask.name).collect();
+        let names: SmallVec<[&[u8]; 1]> = asks.iter().map(|ask| ask.name).collect();
         match (asks, verb) {
             ([_, _, ..], Verb::Take(take))
                 if asks.len() > MAX_KEYS_PER_SCRIPT || !self.inner.link.share_a_slot(&names) =>
@@ -43,13 +44,18 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Decision, Failure> {
         let inner = &*self.inner;
-        let scripts = match asks {
-            [one] => Arc::clone(&one.version.scripts),
-            _ => inner.policies.scripts(asks.iter().flat_map(|ask| ask.version.scripts.shape.clone()).collect()),
+        let combined;
+        let scripts: &Scripts = match asks {
+            [one] => &one.version.scripts,
+            _ => {
+                let shapes = asks.iter().flat_map(|ask| ask.version.scripts.shape.clone());
+                combined = inner.policies.scripts(shapes.collect());
+                &combined
+            }
         };
-        let subjects: Vec<Tagged<'_>> = asks.iter().map(|ask| ask.version.tagged().cost(ask.cost)).collect();
+        let subjects: SmallVec<[Tagged<'_>; 1]> = asks.iter().map(|ask| ask.version.tagged().cost(ask.cost)).collect();
         for _ in 0..MAX_MIGRATIONS + asks.len() {
-            let value = self.call(&scripts, &subjects, names, verb, deadline).await?;
+            let value = self.call(scripts, &subjects, names, verb, deadline).await?;
             let reply = match verb {
                 Verb::Take(take) => reply::to_take(&subjects, take, &value),
                 other => reply::to_amend(subjects[0].policy, other, &value),

@@ -5,22 +5,26 @@ use std::sync::Arc;
 use ratekeeper_core::{Ask, StoreError, Verb, bounds::MAX_KEY_BYTES};
 
 use crate::{
+    key::KeyName,
     ledger::RequestKey,
     policies::{RedisPolicy, Version},
 };
 
-/// For each key of a request, the rules in force and the key's name on the server.
-pub(super) struct Keys(Vec<(Arc<Version>, Vec<u8>)>);
+/// The rules in force for one key of a request, and the key's name on the server.
+pub(super) struct Key {
+    pub(super) version: Arc<Version>,
+    pub(super) name: KeyName,
+    pub(super) cost: u64,
+}
 
-impl Keys {
-    pub(super) fn of(asks: &[Ask<'_, RedisPolicy>]) -> Self {
-        let versions = asks.iter().map(|ask| (ask.policy.current(), ask.key));
-        Self(versions.map(|(version, key)| (Arc::clone(&version), version.keys.name(key))).collect())
+impl Key {
+    pub(super) fn of(ask: &Ask<'_, RedisPolicy>) -> Self {
+        let version = ask.policy.current();
+        Self { name: version.keys.name(ask.key), version, cost: ask.cost }
     }
 
-    pub(super) fn requests<'a>(&'a self, asks: &'a [Ask<'_, RedisPolicy>]) -> impl Iterator<Item = RequestKey<'a>> {
-        let keys = asks.iter().zip(&self.0);
-        keys.map(|(ask, (version, name))| RequestKey { version, name, cost: ask.cost })
+    pub(super) fn request(&self) -> RequestKey<'_> {
+        RequestKey { version: &self.version, name: &self.name, cost: self.cost }
     }
 }
 

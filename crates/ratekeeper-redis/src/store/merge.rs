@@ -12,15 +12,18 @@
 //! Requests whose deadline passes while they wait are not sent, unless the call before them was answered. Scripts answer
 //! in time or not at all, so then this process was delayed, and the time that it lost does not count.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, task::Waker, time::Instant};
 
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use ratekeeper_core::{Decision, Source, StoreError, Take, Verb};
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-use super::{Failure, RedisStore, ask::MAX_MIGRATIONS};
+use super::{
+    Failure, RedisStore,
+    ask::MAX_MIGRATIONS,
+    reply_slot::{SlotReceiver, SlotSender, reply_slot},
+};
 use crate::{
-    allotment::LocalClock,
     hot_keys::{Arrival, Batch, HotKeys, WaitingRequest},
     ledger::RequestKey,
     link::{CallError, MOST_GRACE, NotExecuted},
@@ -30,118 +33,55 @@ use crate::{
 };
 
 /// Where the decision of a waiting request goes.
-type ReplySender = oneshot::Sender<Result<Decision, StoreError>>;
+type ReplySender = SlotSender<Result<Decision, StoreError>>;
 /// Signals the end of a caller's call, and whether it was answered.
 type EndSender = oneshot::Sender<bool>;
 pub(super) type StoreHotKeys = HotKeys<ReplySender, EndSender>;
 pub(super) type Waiting = WaitingRequest<ReplySender>;
 
+/// What becomes of a request of one key.
+pub(super) enum Joined<'a> {
+    /// No call about the key is in flight: the request is sent at once, and the turn ends with its call.
+    First { turn: Turn<'a>, version: Arc<Version> },
+    /// It leaves with the others that wait.
+    Queued(SlotReceiver<Result<Decision, StoreError>>),
+    /// Too many requests wait.
+    Full,
+}
+
 impl RedisStore {
-    /// Decides a request of one key: at once if no call about the key is in flight, else with the others that wait.
-    pub(super) async fn decide_merged(&self, request: &RequestKey<'_>, verb: &Verb) -> Result<Decision, StoreError> {
-        let name: Arc<[u8]> = request.name.into();
-        let deadline = Instant::now() + self.inner.config.link.deadline;
-        let (mut decision, mut ended) = (None, None);
-        let waiting = || {
-            let (reply, receiver) = oneshot::channel();
-            decision = Some(receiver);
-            WaitingRequest { version: Arc::clone(request.version), cost: request.cost, verb: *verb, deadline, reply }
-        };
-        let end = || {
-            let (end, receiver) = oneshot::channel();
-            ended = Some(receiver);
-            end
-        };
-        match self.inner.hot_keys.arrive(&name, waiting, end) {
-            Arrival::Sent { turn } => {
-                let mut turn = Turn { store: self, name, turn, is_answered: false };
-                let decided = self.decide_first(request, verb, deadline, &mut turn).await;
-                return decided;
-            }
-            Arrival::QueuedFirst { turn } => {
-                if let Some(ended) = ended {
-                    self.spawn(self.clone().send_after(name, turn, ended));
-                }
-            }
-            Arrival::Queued => {}
-            Arrival::Full => return self.decide_without_store(&[*request], verb, Failure::TooManyWaiting),
-        }
-        match decision {
-            Some(decision) => match decision.await {
-                Ok(decided) => decided,
-                Err(_) => self.decide_without_store(&[*request], verb, Failure::NotSent),
-            },
-            None => self.decide_without_store(&[*request], verb, Failure::NotSent),
-        }
-    }
-
-    /// Decides a request of a key without a call in flight: with a holder's call if the key is prepaid and hot.
-    async fn decide_first(
-        &self,
-        request: &RequestKey<'_>,
-        verb: &Verb,
+    /// Adds a request to those that wait for its key, if a call about the key is in flight.
+    pub(super) fn join<'a>(
+        &'a self,
+        version: Arc<Version>,
+        name: &'a [u8],
+        cost: u64,
+        verb: Verb,
         deadline: Instant,
-        turn: &mut Turn<'_>,
-    ) -> Result<Decision, StoreError> {
-        if request.version.prepaid.is_none() || !matches!(verb, Verb::Take(_) | Verb::Peek) {
-            let decided = self.decide_alone(&[*request], verb, deadline).await;
-            turn.is_answered = is_answered(&decided);
-            return decided;
-        }
-        let asked = LocalClock::now();
-        let runs: Vec<Run> = Run::of(request.cost, verb).into_iter().collect();
-        if let Some(call) = self.holders_call(request.name, &runs) {
-            let (reply, receiver) = oneshot::channel();
-            let version = Arc::clone(request.version);
-            let waiting = WaitingRequest { version, cost: request.cost, verb: *verb, deadline, reply };
-            let name = Arc::clone(&turn.name);
-            turn.is_answered = self.send_allotted(&name, turn.turn, vec![waiting], call, request.version).await;
-            return match receiver.await {
-                Ok(decided) => decided,
-                Err(_) => self.decide_without_store(&[*request], verb, Failure::NotSent),
-            };
-        }
-        let decided = self.decide_alone(&[*request], verb, deadline).await;
-        turn.is_answered = is_answered(&decided);
-        if let Ok(decision) = &decided {
-            self.note_decision(request, verb, asked, decision);
-        }
-        decided
-    }
-
-    /// Makes a holder's call without a request, or with those that wait for the call in flight.
-    pub(super) async fn merge_without_request(&self, version: &Arc<Version>, name: Arc<[u8]>) {
-        let deadline = Instant::now() + self.inner.config.link.deadline;
+    ) -> Joined<'a> {
         let (mut decision, mut ended) = (None, None);
-        let waiting = || {
-            let (reply, receiver) = oneshot::channel();
+        let waiting = |version| {
+            let (reply, receiver) = reply_slot();
             decision = Some(receiver);
-            WaitingRequest { version: Arc::clone(version), cost: 0, verb: Verb::Peek, deadline, reply }
+            WaitingRequest { version, cost, verb, deadline, reply }
         };
         let end = || {
             let (end, receiver) = oneshot::channel();
             ended = Some(receiver);
             end
         };
-        match self.inner.hot_keys.arrive(&name, waiting, end) {
-            Arrival::Sent { turn } => {
-                let mut turn = Turn { store: self, name: Arc::clone(&name), turn, is_answered: false };
-                if let Some(call) = self.holders_call(&name, &[]) {
-                    turn.is_answered = self.send_allotted(&name, turn.turn, Vec::new(), call, version).await;
-                }
+        match self.inner.hot_keys.arrive(name, version, waiting, end) {
+            Arrival::Sent { turn, version } => {
+                return Joined::First { turn: Turn { store: self, name, turn, is_answered: false }, version };
             }
             Arrival::QueuedFirst { turn } => {
                 if let Some(ended) = ended {
-                    self.clone().send_after(name, turn, ended).await;
+                    self.spawn(self.clone().send_after(Arc::from(name), turn, ended));
                 }
             }
-            Arrival::Queued => {
-                if let Some(decision) = decision {
-                    let _ = decision.await;
-                }
-            }
-            Arrival::Full => {}
+            Arrival::Queued | Arrival::Full => {}
         }
+        decision.map_or(Joined::Full, Joined::Queued)
     }
 
     /// Waits for the end of the call in flight, and sends what waits for this key until nothing is left.
@@ -171,8 +111,20 @@ impl RedisStore {
                 }
                 Batch::Merged(requests, _) | Batch::Barriers(requests) => self.send_alone(&name, requests).await,
             };
-            // The callers just answered run first, so that their next requests leave with this call.
+            self.let_callers_return(&name, turn).await;
+        }
+    }
+
+    /// The callers that were just answered run, so that their next requests leave together. A runtime resumes a task that
+    /// yields after about 60 others, so one yield is not enough for more callers than that.
+    async fn let_callers_return(&self, name: &[u8], turn: u64) {
+        let mut before = self.inner.hot_keys.waiting(name, turn);
+        for _ in 0..MAX_YIELDS {
             tokio::task::yield_now().await;
+            let waiting = self.inner.hot_keys.waiting(name, turn);
+            if waiting == mem::replace(&mut before, waiting) {
+                return;
+            }
         }
     }
 
@@ -196,7 +148,7 @@ impl RedisStore {
             let key = RequestKey { version: &version, name, cost };
             let decided = self.decide_alone(&[key], &verb, self.not_passed(deadline)).await;
             let answered = is_answered(&decided);
-            let _ = reply.send(decided);
+            reply.send(decided);
             answered
         });
         let mut sending: FuturesOrdered<_> = sending.collect();
@@ -231,9 +183,11 @@ impl RedisStore {
                 let granted = granted.map(|(request, _)| request.cost).max().unwrap_or_default();
                 let key = RequestKey { version: &requests[0].version, name, cost: granted };
                 let is_sound = inner.fallback.observe_merged(&key, &decisions, mark);
+                let mut callers = Vec::with_capacity(requests.len());
                 for (request, decision) in requests.into_iter().zip(decisions) {
-                    self.answer(name, request, decision, is_sound);
+                    callers.extend(self.answer(name, request, decision, is_sound));
                 }
+                callers.into_iter().for_each(Waker::wake);
                 true
             }
             Err(failure) => {
@@ -282,9 +236,9 @@ impl RedisStore {
         Err(Failure::Late)
     }
 
-    /// Hands a decision of the store to its caller. A grant that its caller does not wait for any more is undone; one that
+    /// Writes a decision of the store for its caller, who is to be woken. A grant that its caller does not wait for any more is undone; one that
     /// raced with a local grant of the same key counts as spent, and the request is decided locally.
-    pub(super) fn answer(&self, name: &Arc<[u8]>, request: Waiting, decision: Decision, is_sound: bool) {
+    pub(super) fn answer(&self, name: &[u8], request: Waiting, decision: Decision, is_sound: bool) -> Option<Waker> {
         let WaitingRequest { version, cost, verb, reply, .. } = request;
         let is_granted = decision.is_allowed() && cost > 0 && matches!(verb, Verb::Take(_));
         let answer = if is_granted && !is_sound {
@@ -293,12 +247,14 @@ impl RedisStore {
         } else {
             Ok(decision)
         };
-        if let Err(Ok(unheard)) = reply.send(answer)
-            && is_granted
-            && is_sound
-        {
-            let undo = Verb::Undo { at: unheard.proceed_at(), lease: None };
-            self.submit_alone(&RequestKey { version: &version, name, cost }, undo);
+        match reply.write(answer) {
+            Ok(caller) => caller,
+            Err(Ok(unheard)) if is_granted && is_sound => {
+                let undo = Verb::Undo { at: unheard.proceed_at(), lease: None };
+                self.submit_alone(&RequestKey { version: &version, name, cost }, undo);
+                None
+            }
+            Err(_) => None,
         }
     }
 
@@ -324,7 +280,7 @@ impl RedisStore {
                 Some(failure) => self.answer_without_store(name, request, failure),
                 None => {
                     let key = RequestKey { version: &request.version, name, cost: request.cost };
-                    let _ = request.reply.send(self.decide_by_fallback(&[key], &request.verb));
+                    request.reply.send(self.decide_by_fallback(&[key], &request.verb));
                 }
             }
         }
@@ -333,7 +289,7 @@ impl RedisStore {
 
     fn answer_without_store(&self, name: &Arc<[u8]>, request: Waiting, failure: Failure) {
         let key = RequestKey { version: &request.version, name, cost: request.cost };
-        let _ = request.reply.send(self.decide_without_store(&[key], &request.verb, failure));
+        request.reply.send(self.decide_without_store(&[key], &request.verb, failure));
     }
 
     /// A verb of one key whose decision is not awaited.
@@ -360,7 +316,7 @@ fn is_answered(decided: &Result<Decision, StoreError>) -> bool {
 impl Waiting {
     /// Sends the decision to the caller, if it still waits.
     pub(super) fn answer(self, decided: Result<Decision, StoreError>) {
-        let _ = self.reply.send(decided);
+        self.reply.send(decided);
     }
 
     fn is_prepaid(&self) -> bool {
@@ -381,16 +337,23 @@ pub(super) fn runs_of(requests: &[Waiting]) -> Vec<Run> {
 }
 
 /// The call of a request that was sent at once. When it ends, or its caller is dropped, what waits is sent.
-struct Turn<'a> {
+pub(super) struct Turn<'a> {
     store: &'a RedisStore,
-    name: Arc<[u8]>,
-    turn: u64,
-    is_answered: bool,
+    name: &'a [u8],
+    pub(super) turn: u64,
+    pub(super) is_answered: bool,
+}
+
+impl Turn<'_> {
+    /// The call has ended with this result.
+    pub(super) fn ends_with(&mut self, decided: &Result<Decision, StoreError>) {
+        self.is_answered = is_answered(decided);
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(end) = self.store.inner.hot_keys.end_turn(&self.name, self.turn) {
+        if let Some(end) = self.store.inner.hot_keys.end_turn(self.name, self.turn) {
             let _ = end.send(self.is_answered);
         }
     }
@@ -408,3 +371,6 @@ impl Drop for EndOfSending<'_> {
         self.store.inner.hot_keys.forget(self.name, self.turn);
     }
 }
+
+/// Yields before a merged call, at most: enough for the callers of one call, [`MAX_REQUESTS`](crate::hot_keys).
+const MAX_YIELDS: usize = 16;

@@ -12,11 +12,12 @@
 use std::{
     collections::HashSet,
     sync::Arc,
+    task::Waker,
     time::{Duration, Instant},
 };
 
 use ratekeeper_core::{
-    Ask, Decision, Source, Take, Verb,
+    Ask, Decision, Source, StoreError, Take, Verb,
     store_api::{AllotmentCall, AllotmentStep},
 };
 use tokio::time::{sleep, timeout};
@@ -24,10 +25,13 @@ use tokio::time::{sleep, timeout};
 use super::{
     Failure, RedisStore,
     ask::MAX_MIGRATIONS,
-    merge::{Waiting, runs_of},
+    keys::Key,
+    merge::{Joined, Turn, Waiting, runs_of},
+    reply_slot::reply_slot,
 };
 use crate::{
     allotment::{Action, Here, LocalClock, LocalTime},
+    hot_keys::WaitingRequest,
     ledger::RequestKey,
     link::CallError,
     policies::{RedisPolicy, Version},
@@ -54,8 +58,85 @@ impl RedisStore {
         }
     }
 
+    /// Decides a request of a prepaid key that is not answered in this process.
+    pub(super) async fn decide_prepaid(
+        &self,
+        ask: &Ask<'_, RedisPolicy>,
+        key: Key,
+        verb: Verb,
+        deadline: Instant,
+    ) -> Result<Decision, StoreError> {
+        let is_take = matches!(verb, Verb::Take(_));
+        if is_take {
+            self.track(ask, &key.version, &key.name);
+        } else if let Some(decision) = self.give_back_here(&key.request(), &verb) {
+            return Ok(decision);
+        }
+        let decided = match self.join(Arc::clone(&key.version), &key.name, key.cost, verb, deadline) {
+            Joined::First { mut turn, .. } => self.decide_first(&key.request(), &verb, deadline, &mut turn).await,
+            Joined::Queued(decision) => match decision.await {
+                Some(decided) => decided,
+                None => self.decide_without_store(&[key.request()], &verb, Failure::NotSent),
+            },
+            Joined::Full => self.decide_without_store(&[key.request()], &verb, Failure::TooManyWaiting),
+        };
+        if !is_take {
+            // A denial may have been remembered meanwhile, from before the verb was executed.
+            let _ = self.give_back_here(&key.request(), &Verb::Peek);
+        }
+        decided
+    }
+
+    /// Decides a request of a key without a call in flight: with a holder's call if the key is hot.
+    async fn decide_first(
+        &self,
+        request: &RequestKey<'_>,
+        verb: &Verb,
+        deadline: Instant,
+        turn: &mut Turn<'_>,
+    ) -> Result<Decision, StoreError> {
+        let asked = LocalClock::now();
+        let runs: Vec<Run> = Run::of(request.cost, verb).into_iter().collect();
+        let call = match verb {
+            Verb::Take(_) | Verb::Peek => self.holders_call(request.name, &runs),
+            _ => None,
+        };
+        if let Some(call) = call {
+            let (reply, receiver) = reply_slot();
+            let version = Arc::clone(request.version);
+            let waiting = WaitingRequest { version, cost: request.cost, verb: *verb, deadline, reply };
+            let name: Arc<[u8]> = request.name.into();
+            turn.is_answered = self.send_allotted(&name, turn.turn, vec![waiting], call, request.version).await;
+            return match receiver.await {
+                Some(decided) => decided,
+                None => self.decide_without_store(&[*request], verb, Failure::NotSent),
+            };
+        }
+        let decided = self.decide_alone(&[*request], verb, deadline).await;
+        turn.ends_with(&decided);
+        if let Ok(decision) = &decided {
+            self.note_decision(request, verb, asked, decision);
+        }
+        decided
+    }
+
+    /// Makes a holder's call without a request, or with those that wait for the call in flight.
+    async fn call_as_holder(self, name: Arc<[u8]>) {
+        let Some(version) = self.inner.prepaid.with(&name, |key| Arc::clone(key.version())) else { return };
+        let deadline = Instant::now() + self.inner.config.link.deadline;
+        match self.join(version, &name, 0, Verb::Peek, deadline) {
+            Joined::First { mut turn, version } => {
+                if let Some(call) = self.holders_call(&name, &[]) {
+                    turn.is_answered = self.send_allotted(&name, turn.turn, Vec::new(), call, &version).await;
+                }
+            }
+            Joined::Queued(decision) => _ = decision.await,
+            Joined::Full => {}
+        }
+    }
+
     /// Tracks a prepaid key whose request goes to the store.
-    pub(super) fn track(&self, ask: &Ask<'_, RedisPolicy>, version: &Arc<Version>, name: &[u8]) {
+    fn track(&self, ask: &Ask<'_, RedisPolicy>, version: &Arc<Version>, name: &[u8]) {
         // A manual clock stands still while allotments end by this process's clock.
         if version.prepaid.is_some() && self.inner.config.clock.is_none() {
             self.inner.prepaid.track(ask.policy.id(), version, ask.key, name, ask.cost, LocalClock::now());
@@ -64,7 +145,7 @@ impl RedisStore {
 
     /// Gives permits back to an allotment, if the use was not reported yet. Returned permits clear a remembered denial in
     /// any case.
-    pub(super) fn give_back_here(&self, request: &RequestKey<'_>, verb: &Verb) -> Option<Decision> {
+    fn give_back_here(&self, request: &RequestKey<'_>, verb: &Verb) -> Option<Decision> {
         request.version.prepaid.as_ref()?;
         let at = match verb {
             Verb::Undo { at, .. } | Verb::Refund { at: Some(at) } => Some(*at),
@@ -83,7 +164,7 @@ impl RedisStore {
     }
 
     /// Notes what the store has decided about a key outside the protocol.
-    pub(super) fn note_decision(&self, request: &RequestKey<'_>, verb: &Verb, asked: LocalTime, decision: &Decision) {
+    fn note_decision(&self, request: &RequestKey<'_>, verb: &Verb, asked: LocalTime, decision: &Decision) {
         let is_denied = !decision.is_allowed() && decision.source == Source::Store;
         if let Verb::Take(take) = verb
             && take.max_wait.as_micros() == 0
@@ -166,9 +247,11 @@ impl RedisStore {
                 if is_timed == Some(true) {
                     self.start_timer(Arc::clone(name));
                 }
+                let mut callers = Vec::with_capacity(requests.len());
                 for (request, decision) in requests.into_iter().zip(decisions) {
-                    self.answer(name, request, decision, is_sound);
+                    callers.extend(self.answer(name, request, decision, is_sound));
                 }
+                callers.into_iter().for_each(Waker::wake);
                 return true;
             }
             // A later call has overtaken this one: nothing was done.
@@ -223,12 +306,6 @@ impl RedisStore {
     /// Makes a holder's call without a request: to refill, to report or to return.
     fn call_in_background(&self, name: Arc<[u8]>) {
         self.spawn(self.clone().call_as_holder(name));
-    }
-
-    async fn call_as_holder(self, name: Arc<[u8]>) {
-        if let Some(version) = self.inner.prepaid.with(&name, |key| Arc::clone(key.version())) {
-            self.merge_without_request(&version, name).await;
-        }
     }
 
     /// Starts the timer for a key that holds permits.
