@@ -9,13 +9,7 @@
 #![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use ratekeeper::{Limiter, LimiterBuilder, Quota, Rule, Speed};
 use ratekeeper_redis::{RedisConfig, RedisStore};
@@ -65,9 +59,11 @@ impl Options {
             let index = args.iter().position(|arg| arg == name);
             index.and_then(|index| args.get(index + 1)?.parse().ok()).unwrap_or(default)
         };
-        let (rounds, checks) = (number("--rounds", 5).max(1), number("--checks", 200_000));
+        let (rounds, callers) = (number("--rounds", 5).max(1), number("--callers", 256).max(1));
+        // As many for every caller.
+        let checks = number("--checks", 200_000).next_multiple_of(callers);
         let warm = Duration::from_millis(number("--warm", 1_000) as u64);
-        Self { rounds, checks, callers: number("--callers", 256).max(1), warm }
+        Self { rounds, checks, callers, warm }
     }
 }
 
@@ -139,14 +135,15 @@ async fn measure(
 ) -> Measured {
     let _ = limiter.check(key).await.expect("a reply");
     let _ = server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
-    let left = Arc::new(AtomicUsize::new(checks));
+    // Each caller has its own share, so that callers have nothing in common but the limiter.
+    let share = checks / callers;
     let began = Instant::now();
     let callers: Vec<_> = (0..callers)
         .map(|_| {
-            let (limiter, left, key) = (limiter.clone(), Arc::clone(&left), key.to_owned());
+            let (limiter, key) = (limiter.clone(), key.to_owned());
             tokio::spawn(async move {
-                let mut latencies = Vec::new();
-                while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                let mut latencies = Vec::with_capacity(share);
+                for _ in 0..share {
                     let asked = Instant::now();
                     let _ = limiter.check(&key).await.expect("a reply");
                     latencies.push(asked.elapsed());

@@ -10,7 +10,8 @@
 //!
 //! This module has no socket and no clock. [`store::merge`](crate::store) sends what it hands out.
 //!
-//! Bound: [`HotKeys::new`] sets how many requests may wait, over all keys.
+//! Bound: [`HotKeys::new`] sets how many requests may wait, over all keys. A key may have reserved twice the places that
+//! its last call needed.
 
 use std::{
     collections::VecDeque,
@@ -36,7 +37,8 @@ pub(crate) struct HotKeys<R, E> {
     shards: Vec<KeyTable<R, E>>,
     hasher: RandomState,
     turns: AtomicU64,
-    waiting: AtomicUsize,
+    /// Places for waiting requests that keys have reserved.
+    reserved: AtomicUsize,
     most_waiting: usize,
 }
 
@@ -49,8 +51,29 @@ struct HotKey<R, E> {
     /// The key's name on the server.
     name: Box<[u8]>,
     turn: u64,
+    /// Of the first request, and of most that wait.
+    version: Arc<Version>,
     sender: Sender<E>,
-    waiting: VecDeque<WaitingRequest<R>>,
+    waiting: VecDeque<QueuedRequest<R>>,
+    /// Places for waiting requests. All threads share their total, so it is not changed for every request.
+    reserved: usize,
+}
+
+/// A request in the queue; with its version, if that is not the key's. All threads share the count of a version's owners,
+/// so it is not changed for every request.
+#[derive(Debug)]
+struct QueuedRequest<R> {
+    version: Option<Arc<Version>>,
+    request: NewRequest<R>,
+}
+
+/// A request that arrives and has to wait.
+#[derive(Debug)]
+pub(crate) struct NewRequest<R> {
+    pub(crate) cost: u64,
+    pub(crate) verb: Verb,
+    pub(crate) deadline: Instant,
+    pub(crate) reply: R,
 }
 
 /// Which part sends the requests of a key.
@@ -61,7 +84,7 @@ enum Sender<E> {
     Task,
 }
 
-/// A request that waits.
+/// A request that has waited.
 #[derive(Debug)]
 pub(crate) struct WaitingRequest<R> {
     pub(crate) version: Arc<Version>,
@@ -75,7 +98,7 @@ pub(crate) struct WaitingRequest<R> {
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// No call is in flight: the caller sends the request at once, and then ends its turn.
-    Sent { turn: u64, version: Arc<Version> },
+    Sent { turn: u64 },
     /// It waits.
     Queued,
     /// It waits and is the first: its caller starts the task that sends what waits.
@@ -101,9 +124,32 @@ pub(crate) enum Batch<R> {
     Barriers(Vec<WaitingRequest<R>>),
 }
 
+impl<R> NewRequest<R> {
+    fn is_barrier(&self) -> bool {
+        is_barrier(&self.verb)
+    }
+
+    fn under(self, version: Arc<Version>) -> WaitingRequest<R> {
+        let Self { cost, verb, deadline, reply } = self;
+        WaitingRequest { version, cost, verb, deadline, reply }
+    }
+}
+
 impl<R> WaitingRequest<R> {
     fn is_barrier(&self) -> bool {
-        !matches!(self.verb, Verb::Take(_) | Verb::Peek)
+        is_barrier(&self.verb)
+    }
+}
+
+fn is_barrier(verb: &Verb) -> bool {
+    !matches!(verb, Verb::Take(_) | Verb::Peek)
+}
+
+impl<R> Batch<R> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Merged(requests, _) | Self::Barriers(requests) => requests.len(),
+        }
     }
 }
 
@@ -113,18 +159,18 @@ impl<R, E> HotKeys<R, E> {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
             turns: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
             most_waiting,
         }
     }
 
     /// A request arrives. `waiting` builds its entry, if it has to wait; `end` builds the signal for the task, if it is the
-    /// first that waits. The version is moved, since all threads share the count of its owners.
+    /// first that waits.
     pub(crate) fn arrive(
         &self,
         name: &[u8],
-        version: Arc<Version>,
-        waiting: impl FnOnce(Arc<Version>) -> WaitingRequest<R>,
+        version: &Arc<Version>,
+        waiting: impl FnOnce() -> NewRequest<R>,
         end: impl FnOnce() -> E,
     ) -> Arrival {
         let hash = self.hasher.hash_one(name);
@@ -132,21 +178,16 @@ impl<R, E> HotKeys<R, E> {
         match table.entry(hash, |key| *key.name == *name, |key| self.hasher.hash_one(&*key.name)) {
             hash_table::Entry::Vacant(entry) => {
                 let turn = self.turns.fetch_add(1, Relaxed);
-                entry.insert(HotKey {
-                    name: name.into(),
-                    turn,
-                    sender: Sender::Caller(None),
-                    waiting: VecDeque::new(),
-                });
-                Arrival::Sent { turn, version }
+                entry.insert(HotKey::new(name, version, turn));
+                Arrival::Sent { turn }
             }
             hash_table::Entry::Occupied(mut entry) => {
-                if self.waiting.fetch_add(1, Relaxed) >= self.most_waiting {
-                    self.waiting.fetch_sub(1, Relaxed);
+                let key = entry.get_mut();
+                if key.waiting.len() >= key.reserved && !self.reserve(key) {
                     return Arrival::Full;
                 }
-                let key = entry.get_mut();
-                key.waiting.push_back(waiting(version));
+                let version = (!Arc::ptr_eq(version, &key.version)).then(|| Arc::clone(version));
+                key.waiting.push_back(QueuedRequest { version, request: waiting() });
                 match &mut key.sender {
                     Sender::Caller(signal @ None) => {
                         *signal = Some(end());
@@ -158,6 +199,22 @@ impl<R, E> HotKeys<R, E> {
         }
     }
 
+    /// Doubles the places of a key, as far as there are any left. `false` if there are none.
+    fn reserve(&self, key: &mut HotKey<R, E>) -> bool {
+        let wanted = key.reserved.max(1);
+        let before = self.reserved.fetch_add(wanted, Relaxed);
+        let added = wanted.min(self.most_waiting.saturating_sub(before));
+        self.reserved.fetch_sub(wanted - added, Relaxed);
+        key.reserved += added;
+        added > 0
+    }
+
+    /// Returns places of a key that are not in use.
+    fn release(&self, key: &mut HotKey<R, E>, kept: usize) {
+        self.reserved.fetch_sub(key.reserved - kept, Relaxed);
+        key.reserved = kept;
+    }
+
     /// The call that a caller has sent has ended. Returns the signal for the task that waits for it, if there is one; if
     /// there is none, the key is not hot any more.
     pub(crate) fn end_turn(&self, name: &[u8], turn: u64) -> Option<E> {
@@ -165,7 +222,7 @@ impl<R, E> HotKeys<R, E> {
             match mem::replace(&mut entry.get_mut().sender, Sender::Task) {
                 Sender::Caller(Some(signal)) => Some(signal),
                 Sender::Caller(None) => {
-                    entry.remove();
+                    self.remove(entry);
                     None
                 }
                 // The task did not wait any longer.
@@ -196,10 +253,12 @@ impl<R, E> HotKeys<R, E> {
         self.with_key(name, turn, |mut entry| {
             let key = entry.get_mut();
             let before = key.waiting.len();
+            if key.reserved > 2 * before {
+                self.release(key, before);
+            }
             let departure = key.depart(expired_at, is_awaited);
-            self.waiting.fetch_sub(before - key.waiting.len(), Relaxed);
             if departure.is_none() {
-                entry.remove();
+                self.remove(entry);
             }
             departure
         })?
@@ -208,19 +267,26 @@ impl<R, E> HotKeys<R, E> {
     /// Requests that were certainly not executed, and are sent again before all others.
     pub(crate) fn put_back(&self, name: &[u8], turn: u64, requests: Vec<WaitingRequest<R>>) {
         self.with_key(name, turn, |mut entry| {
-            self.waiting.fetch_add(requests.len(), Relaxed);
-            for request in requests.into_iter().rev() {
-                entry.get_mut().waiting.push_front(request);
+            let key = entry.get_mut();
+            for WaitingRequest { version, cost, verb, deadline, reply } in requests.into_iter().rev() {
+                let request = NewRequest { cost, verb, deadline, reply };
+                key.waiting.push_front(QueuedRequest { version: Some(version), request });
             }
+            // They had places before, which others may have taken meanwhile.
+            let missing = key.waiting.len().saturating_sub(key.reserved);
+            self.reserved.fetch_add(missing, Relaxed);
+            key.reserved += missing;
         });
     }
 
     /// Forgets a key and everything that waits for it, unless its turn has ended.
     pub(crate) fn forget(&self, name: &[u8], turn: u64) {
-        self.with_key(name, turn, |entry| {
-            let (forgotten, _) = entry.remove();
-            self.waiting.fetch_sub(forgotten.waiting.len(), Relaxed);
-        });
+        self.with_key(name, turn, |entry| self.remove(entry));
+    }
+
+    fn remove(&self, entry: hash_table::OccupiedEntry<'_, HotKey<R, E>>) {
+        let (mut key, _) = entry.remove();
+        self.release(&mut key, 0);
     }
 
     /// Accesses a key; `None` if its turn has ended.
@@ -244,27 +310,34 @@ impl<R, E> HotKeys<R, E> {
 }
 
 impl<R, E> HotKey<R, E> {
+    fn new(name: &[u8], version: &Arc<Version>, turn: u64) -> Self {
+        let (version, sender) = (Arc::clone(version), Sender::Caller(None));
+        Self { name: name.into(), turn, version, sender, waiting: VecDeque::new(), reserved: 0 }
+    }
+
     /// Takes the longest prefix of the queue that can leave together. `None` if nothing is left.
     fn depart(&mut self, expired_at: Option<Instant>, is_awaited: impl Fn(&R) -> bool) -> Option<Departure<R>> {
         let most = self.waiting.len().min(MAX_REQUESTS);
         let (mut expired, mut sent, mut runs) =
             (Vec::new(), Vec::<WaitingRequest<R>>::with_capacity(most), Vec::<Run>::new());
-        while let Some(next) = self.waiting.front() {
-            let run = Run::of(next.cost, &next.verb);
+        while let Some(QueuedRequest { version, request }) = self.waiting.front() {
+            let version = version.as_ref().unwrap_or(&self.version);
+            let run = Run::of(request.cost, &request.verb);
             let continues = run.as_ref().zip(runs.last()).is_some_and(|(run, last)| run.continues(last));
             if let Some(last) = sent.last() {
-                let fits = last.is_barrier() == next.is_barrier()
-                    && Arc::ptr_eq(&last.version, &next.version)
+                let fits = last.is_barrier() == request.is_barrier()
+                    && Arc::ptr_eq(&last.version, version)
                     && sent.len() < MAX_REQUESTS
                     && (continues || run.is_none() || runs.len() < MAX_RUNS);
                 if !fits {
                     break;
                 }
             }
-            let Some(next) = self.waiting.pop_front() else { break };
-            if !is_awaited(&next.reply) {
+            let Some(QueuedRequest { version, request }) = self.waiting.pop_front() else { break };
+            if !is_awaited(&request.reply) {
                 continue;
             }
+            let next = request.under(version.unwrap_or_else(|| Arc::clone(&self.version)));
             if expired_at.is_some_and(|at| next.deadline <= at) {
                 expired.push(next);
                 continue;

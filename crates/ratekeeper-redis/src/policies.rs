@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Weak, atomic::AtomicU64},
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use ratekeeper_core::{OnQuotaChange, OnStoreFailure, Policy};
 
@@ -43,8 +43,9 @@ impl RedisPolicy {
         Arc::as_ptr(&self.0).cast::<()>() as usize
     }
 
-    /// The rules as they are now, for a moment.
-    pub(crate) fn load(&self) -> arc_swap::Guard<Arc<Version>> {
+    /// The rules as they are now, without a change to the count of their owners, which all threads share. To be dropped
+    /// soon: each thread has a few of these.
+    pub(crate) fn load(&self) -> Guard<Arc<Version>> {
         self.0.load()
     }
 

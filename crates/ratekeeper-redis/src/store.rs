@@ -43,8 +43,8 @@ pub(crate) use self::failure::Failure;
 use self::{
     fallback_log::FallbackLog,
     health::HealthProbe,
-    keys::{Key, check},
-    merge::{Joined, StoreHotKeys},
+    keys::{NamedKey, check},
+    merge::{Joined, StoreHotKeys, Turn},
     prepaid::TimedKeys,
 };
 use crate::{
@@ -203,33 +203,20 @@ impl Store for RedisStore {
             tokio::task::coop::consume_budget().await;
             return Ok(decision);
         }
-        let inner = &*self.inner;
-        let deadline = Instant::now() + inner.config.link.deadline;
+        let deadline = Instant::now() + self.inner.config.link.deadline;
         let [ask] = asks else {
-            let keys: Vec<Key> = asks.iter().map(Key::of).collect();
-            let requests: Vec<RequestKey<'_>> = keys.iter().map(Key::request).collect();
+            let keys: Vec<NamedKey> = asks.iter().map(NamedKey::of).collect();
+            let requests: Vec<RequestKey<'_>> = keys.iter().map(NamedKey::request).collect();
             return self.decide_alone(&requests, &verb, deadline).await;
         };
-        let key = Key::of(ask);
-        // A local grant that is not charged yet is refunded locally.
-        if matches!(verb, Verb::Undo { .. } | Verb::Refund { .. } | Verb::Settle { .. })
-            && inner.fallback.refund(&key.request(), &verb, self.now_here())
-        {
-            return Ok(inner.fallback.decide(&[key.request()], &Verb::Peek, self.now_here()).0);
-        }
-        if key.version.prepaid.is_some() {
-            return Box::pin(self.decide_prepaid(ask, key, verb, deadline)).await;
-        }
-        if !inner.config.merging || key.version.scripts.merge.is_none() {
-            return self.decide_alone(&[key.request()], &verb, deadline).await;
-        }
         // A decision is large, and every `async fn` that returns it copies it. So it is awaited here.
-        let Key { version, name, cost } = key;
-        let failure = match self.join(version, &name, cost, verb, deadline) {
-            Joined::First { mut turn, version } => {
-                let request = RequestKey { version: &version, name: &name, cost };
-                let decided = self.decide_alone(&[request], &verb, deadline).await;
-                turn.ends_with(&decided);
+        let failure = match self.join(ask, &verb, deadline) {
+            Joined::Alone { key, turn } => {
+                let mut turn = turn.map(|turn| Turn::new(self, &key.name, turn));
+                let decided = self.decide_alone(&[key.request()], &verb, deadline).await;
+                if let Some(turn) = &mut turn {
+                    turn.ends_with(&decided);
+                }
                 return decided;
             }
             Joined::Queued(decision) => match decision.await {
@@ -237,8 +224,10 @@ impl Store for RedisStore {
                 None => Failure::NotSent,
             },
             Joined::Full => Failure::TooManyWaiting,
+            Joined::Refunded(decision) => return Ok(decision),
+            Joined::Prepaid(key) => return Box::pin(self.decide_prepaid(ask, key, verb, deadline)).await,
         };
-        self.decide_without_store(&[Key::of(ask).request()], &verb, failure)
+        self.decide_without_store(&[NamedKey::of(ask).request()], &verb, failure)
     }
 
     #[inline]

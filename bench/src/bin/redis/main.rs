@@ -11,6 +11,7 @@
 mod bytes;
 mod client;
 mod log;
+mod pipelined;
 mod server;
 mod time;
 mod waiting;
@@ -25,6 +26,7 @@ async fn main() {
     bytes::report(&server).await;
     log::report(&server, &options).await;
     client::report(&server, &options).await;
+    pipelined::report(&server, &options).await;
     waiting::report(&server).await;
 }
 

@@ -43,6 +43,13 @@ impl Server {
         (field("usec_per_call="), field("calls=") as u64)
     }
 
+    /// The sum of these fields of `INFO`.
+    pub(crate) fn info(&self, names: &[&str]) -> f64 {
+        let info = self.server.command(&["INFO"]).text();
+        let fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.filter(|(name, _)| names.contains(name)).filter_map(|(_, value)| value.trim().parse::<f64>().ok()).sum()
+    }
+
     pub(crate) fn memory_of(&self, key: &str) -> i64 {
         self.server.command(&["MEMORY", "USAGE", key, "SAMPLES", "0"]).integer()
     }

@@ -12,7 +12,7 @@ const KEYS: usize = 1_000;
 const IN_FLIGHT: usize = 50;
 
 /// The minimum of a limiter: reads the time and the state, and writes a state of the same size.
-const FLOOR: &str = "#!lua
+pub(crate) const FLOOR: &str = "#!lua
 redis.call('TIME')
 redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000)

@@ -28,14 +28,9 @@ impl Fixture {
     fn arrive(&mut self, version: usize, cost: u64, verb: Verb) -> Arrival {
         let number = self.arrived;
         self.arrived += 1;
-        let version = Arc::clone(&self.versions[version]);
+        let version = &self.versions[version];
         let deadline = self.start + Duration::from_millis(number as u64);
-        self.keys.arrive(
-            &self.name,
-            version,
-            |version| WaitingRequest { version, cost, verb, deadline, reply: number },
-            || (),
-        )
+        self.keys.arrive(&self.name, version, || NewRequest { cost, verb, deadline, reply: number }, || ())
     }
 
     fn takes(&mut self, count: usize) {
@@ -67,7 +62,7 @@ fn take() -> Verb {
 #[test]
 fn the_first_request_is_sent_and_the_others_leave_together() {
     let mut fixture = Fixture::new(10);
-    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 0, .. }));
+    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 0 }));
     assert!(matches!(fixture.arrive(0, 1, take()), Arrival::QueuedFirst { turn: 0 }));
     assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Queued));
     assert_eq!(fixture.keys.end_turn(&fixture.name, 0), Some(()), "a task waits");
@@ -75,7 +70,7 @@ fn the_first_request_is_sent_and_the_others_leave_together() {
     assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Queued), "the merged call is in flight");
     assert_eq!(fixture.next(None), None, "number 3 is not awaited, so the key is not hot any more");
     for turn in [1, 2] {
-        assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: it, .. } if it == turn));
+        assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: it } if it == turn));
         assert_eq!(fixture.keys.end_turn(&fixture.name, turn), None, "nothing waits");
     }
 }
@@ -93,7 +88,7 @@ fn a_late_caller_ends_no_turn_but_its_own() {
     fixture.takes(1);
     assert_eq!(fixture.next(None), Some((vec![4], vec![], 1)), "the task still sends");
     assert_eq!(fixture.next(None), None);
-    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 1, .. }));
+    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 1 }));
     fixture.keys.forget(&fixture.name, 0);
     assert_eq!(fixture.keys.end_turn(&fixture.name, 0), None);
     assert!(matches!(fixture.arrive(0, 1, take()), Arrival::QueuedFirst { turn: 1 }));
@@ -164,7 +159,7 @@ fn the_number_of_waiting_requests_is_bounded() {
     fixture.takes(3);
     assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Full));
     fixture.keys.forget(&fixture.name, 0);
-    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 1, .. }));
+    assert!(matches!(fixture.arrive(0, 1, take()), Arrival::Sent { turn: 1 }));
     for _ in 0..3 {
         assert!(!matches!(fixture.arrive(0, 1, take()), Arrival::Full));
     }

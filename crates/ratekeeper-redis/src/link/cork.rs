@@ -64,3 +64,44 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Corked<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Records each write.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Commands that are written between the first flush and the second leave with the first command.
+    #[test]
+    fn commands_that_are_ready_leave_in_one_write() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut corked = Corked::new(Writes::default());
+        for round in 1..=2 {
+            assert!(Pin::new(&mut corked).poll_write(&mut cx, b"one").is_ready());
+            assert!(Pin::new(&mut corked).poll_flush(&mut cx).is_pending(), "other tasks run");
+            assert!(Pin::new(&mut corked).poll_write(&mut cx, b"two").is_ready());
+            assert!(Pin::new(&mut corked).poll_flush(&mut cx).is_ready());
+            assert!(Pin::new(&mut corked).poll_flush(&mut cx).is_ready(), "nothing to write");
+            assert_eq!(corked.stream.0, vec![b"onetwo".to_vec(); round]);
+        }
+    }
+}

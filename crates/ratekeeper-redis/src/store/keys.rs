@@ -11,13 +11,13 @@ use crate::{
 };
 
 /// The rules in force for one key of a request, and the key's name on the server.
-pub(super) struct Key {
+pub(super) struct NamedKey {
     pub(super) version: Arc<Version>,
     pub(super) name: KeyName,
     pub(super) cost: u64,
 }
 
-impl Key {
+impl NamedKey {
     pub(super) fn of(ask: &Ask<'_, RedisPolicy>) -> Self {
         let version = ask.policy.current();
         Self { name: version.keys.name(ask.key), version, cost: ask.cost }

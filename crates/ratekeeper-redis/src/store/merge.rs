@@ -14,20 +14,22 @@
 
 use std::{mem, sync::Arc, task::Waker, time::Instant};
 
+use arc_swap::Guard;
 use futures_util::{StreamExt, stream::FuturesOrdered};
-use ratekeeper_core::{Decision, Source, StoreError, Take, Verb};
+use ratekeeper_core::{Ask, Decision, Source, StoreError, Take, Verb};
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use super::{
     Failure, RedisStore,
     ask::MAX_MIGRATIONS,
+    keys::NamedKey,
     reply_slot::{SlotReceiver, SlotSender, reply_slot},
 };
 use crate::{
-    hot_keys::{Arrival, Batch, HotKeys, WaitingRequest},
+    hot_keys::{Arrival, Batch, HotKeys, NewRequest, WaitingRequest},
     ledger::RequestKey,
     link::{CallError, MOST_GRACE, NotExecuted},
-    policies::Version,
+    policies::{RedisPolicy, Version},
     reply::{self, MergedReply, Reply},
     request::{self, Run},
 };
@@ -40,30 +42,70 @@ pub(super) type StoreHotKeys = HotKeys<ReplySender, EndSender>;
 pub(super) type Waiting = WaitingRequest<ReplySender>;
 
 /// What becomes of a request of one key.
-pub(super) enum Joined<'a> {
-    /// No call about the key is in flight: the request is sent at once, and the turn ends with its call.
-    First { turn: Turn<'a>, version: Arc<Version> },
+pub(super) enum Joined {
+    /// It is sent at once. It has a turn if no other call about the key is to be sent meanwhile.
+    Alone { key: NamedKey, turn: Option<u64> },
     /// It leaves with the others that wait.
     Queued(SlotReceiver<Result<Decision, StoreError>>),
     /// Too many requests wait.
+    Full,
+    /// It concerned a local grant that is not charged yet, and was refunded locally.
+    Refunded(Decision),
+    /// Its policy is prepaid.
+    Prepaid(NamedKey),
+}
+
+/// What becomes of a request of a named key.
+pub(super) enum JoinedNamed {
+    /// No call about the key is in flight: the request is sent at once.
+    First {
+        turn: u64,
+    },
+    Queued(SlotReceiver<Result<Decision, StoreError>>),
     Full,
 }
 
 impl RedisStore {
     /// Adds a request to those that wait for its key, if a call about the key is in flight.
-    pub(super) fn join<'a>(
-        &'a self,
-        version: Arc<Version>,
-        name: &'a [u8],
+    pub(super) fn join(&self, ask: &Ask<'_, RedisPolicy>, verb: &Verb, deadline: Instant) -> Joined {
+        let (inner, version) = (&*self.inner, ask.policy.load());
+        let (name, cost) = (version.keys.name(ask.key), ask.cost);
+        if matches!(verb, Verb::Undo { .. } | Verb::Refund { .. } | Verb::Settle { .. }) {
+            let request = RequestKey { version: &version, name: &name, cost };
+            if inner.fallback.refund(&request, verb, self.now_here()) {
+                return Joined::Refunded(inner.fallback.decide(&[request], &Verb::Peek, self.now_here()).0);
+            }
+        }
+        if version.prepaid.is_some() {
+            return Joined::Prepaid(NamedKey { version: Guard::into_inner(version), name, cost });
+        }
+        if !inner.config.merging || version.scripts.merge.is_none() {
+            return Joined::Alone { key: NamedKey { version: Guard::into_inner(version), name, cost }, turn: None };
+        }
+        match self.join_named(&version, &name, cost, verb, deadline) {
+            JoinedNamed::First { turn } => {
+                let key = NamedKey { version: Guard::into_inner(version), name, cost };
+                Joined::Alone { key, turn: Some(turn) }
+            }
+            JoinedNamed::Queued(decision) => Joined::Queued(decision),
+            JoinedNamed::Full => Joined::Full,
+        }
+    }
+
+    /// Adds a request to those that wait for this key, if a call about it is in flight.
+    pub(super) fn join_named(
+        &self,
+        version: &Arc<Version>,
+        name: &[u8],
         cost: u64,
-        verb: Verb,
+        verb: &Verb,
         deadline: Instant,
-    ) -> Joined<'a> {
+    ) -> JoinedNamed {
         let (mut decision, mut ended) = (None, None);
-        let waiting = |version| {
+        let waiting = || {
             let (reply, receiver) = reply_slot();
             decision = Some(receiver);
-            WaitingRequest { version, cost, verb, deadline, reply }
+            NewRequest { cost, verb: *verb, deadline, reply }
         };
         let end = || {
             let (end, receiver) = oneshot::channel();
@@ -71,9 +113,7 @@ impl RedisStore {
             end
         };
         match self.inner.hot_keys.arrive(name, version, waiting, end) {
-            Arrival::Sent { turn, version } => {
-                return Joined::First { turn: Turn { store: self, name, turn, is_answered: false }, version };
-            }
+            Arrival::Sent { turn } => return JoinedNamed::First { turn },
             Arrival::QueuedFirst { turn } => {
                 if let Some(ended) = ended {
                     self.spawn(self.clone().send_after(Arc::from(name), turn, ended));
@@ -81,7 +121,7 @@ impl RedisStore {
             }
             Arrival::Queued | Arrival::Full => {}
         }
-        decision.map_or(Joined::Full, Joined::Queued)
+        decision.map_or(JoinedNamed::Full, JoinedNamed::Queued)
     }
 
     /// Waits for the end of the call in flight, and sends what waits for this key until nothing is left.
@@ -102,6 +142,7 @@ impl RedisStore {
             for request in departure.expired {
                 self.answer_without_store(&name, request, Failure::NotSent);
             }
+            let answered = departure.sent.len();
             was_answered = match departure.sent {
                 Batch::Merged(requests, _) if requests.first().is_some_and(Waiting::is_prepaid) => {
                     self.send_prepaid(&name, turn, requests).await
@@ -111,18 +152,19 @@ impl RedisStore {
                 }
                 Batch::Merged(requests, _) | Batch::Barriers(requests) => self.send_alone(&name, requests).await,
             };
-            self.let_callers_return(&name, turn).await;
+            self.let_callers_return(&name, turn, answered).await;
         }
     }
 
     /// The callers that were just answered run, so that their next requests leave together. A runtime resumes a task that
     /// yields after about 60 others, so one yield is not enough for more callers than that.
-    async fn let_callers_return(&self, name: &[u8], turn: u64) {
+    async fn let_callers_return(&self, name: &[u8], turn: u64, answered: usize) {
         let mut before = self.inner.hot_keys.waiting(name, turn);
+        let all = before + answered;
         for _ in 0..MAX_YIELDS {
             tokio::task::yield_now().await;
             let waiting = self.inner.hot_keys.waiting(name, turn);
-            if waiting == mem::replace(&mut before, waiting) {
+            if waiting >= all || waiting == mem::replace(&mut before, waiting) {
                 return;
             }
         }
@@ -344,7 +386,11 @@ pub(super) struct Turn<'a> {
     pub(super) is_answered: bool,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    pub(super) fn new(store: &'a RedisStore, name: &'a [u8], turn: u64) -> Self {
+        Self { store, name, turn, is_answered: false }
+    }
+
     /// The call has ended with this result.
     pub(super) fn ends_with(&mut self, decided: &Result<Decision, StoreError>) {
         self.is_answered = is_answered(decided);

@@ -25,8 +25,8 @@ use tokio::time::{sleep, timeout};
 use super::{
     Failure, RedisStore,
     ask::MAX_MIGRATIONS,
-    keys::Key,
-    merge::{Joined, Turn, Waiting, runs_of},
+    keys::NamedKey,
+    merge::{JoinedNamed, Turn, Waiting, runs_of},
     reply_slot::reply_slot,
 };
 use crate::{
@@ -62,7 +62,7 @@ impl RedisStore {
     pub(super) async fn decide_prepaid(
         &self,
         ask: &Ask<'_, RedisPolicy>,
-        key: Key,
+        key: NamedKey,
         verb: Verb,
         deadline: Instant,
     ) -> Result<Decision, StoreError> {
@@ -72,13 +72,16 @@ impl RedisStore {
         } else if let Some(decision) = self.give_back_here(&key.request(), &verb) {
             return Ok(decision);
         }
-        let decided = match self.join(Arc::clone(&key.version), &key.name, key.cost, verb, deadline) {
-            Joined::First { mut turn, .. } => self.decide_first(&key.request(), &verb, deadline, &mut turn).await,
-            Joined::Queued(decision) => match decision.await {
+        let decided = match self.join_named(&key.version, &key.name, key.cost, &verb, deadline) {
+            JoinedNamed::First { turn } => {
+                let mut turn = Turn::new(self, &key.name, turn);
+                self.decide_first(&key.request(), &verb, deadline, &mut turn).await
+            }
+            JoinedNamed::Queued(decision) => match decision.await {
                 Some(decided) => decided,
                 None => self.decide_without_store(&[key.request()], &verb, Failure::NotSent),
             },
-            Joined::Full => self.decide_without_store(&[key.request()], &verb, Failure::TooManyWaiting),
+            JoinedNamed::Full => self.decide_without_store(&[key.request()], &verb, Failure::TooManyWaiting),
         };
         if !is_take {
             // A denial may have been remembered meanwhile, from before the verb was executed.
@@ -124,14 +127,15 @@ impl RedisStore {
     async fn call_as_holder(self, name: Arc<[u8]>) {
         let Some(version) = self.inner.prepaid.with(&name, |key| Arc::clone(key.version())) else { return };
         let deadline = Instant::now() + self.inner.config.link.deadline;
-        match self.join(version, &name, 0, Verb::Peek, deadline) {
-            Joined::First { mut turn, version } => {
+        match self.join_named(&version, &name, 0, &Verb::Peek, deadline) {
+            JoinedNamed::First { turn } => {
+                let mut turn = Turn::new(&self, &name, turn);
                 if let Some(call) = self.holders_call(&name, &[]) {
                     turn.is_answered = self.send_allotted(&name, turn.turn, Vec::new(), call, &version).await;
                 }
             }
-            Joined::Queued(decision) => _ = decision.await,
-            Joined::Full => {}
+            JoinedNamed::Queued(decision) => _ = decision.await,
+            JoinedNamed::Full => {}
         }
     }
 

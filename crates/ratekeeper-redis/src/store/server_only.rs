@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ratekeeper_core::{Ask, Decision, StoreError, Verb};
 
-use super::{Key, RedisStore, check};
+use super::{NamedKey, RedisStore, check};
 use crate::{ledger::RequestKey, policies::RedisPolicy};
 
 impl RedisStore {
@@ -12,8 +12,8 @@ impl RedisStore {
     /// is an error, whatever `on_store_failure` says.
     pub async fn decide_by_server(&self, asks: &[Ask<'_, RedisPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         check(asks, verb)?;
-        let keys: Vec<Key> = asks.iter().map(Key::of).collect();
-        let asks: Vec<RequestKey<'_>> = keys.iter().map(Key::request).collect();
+        let keys: Vec<NamedKey> = asks.iter().map(NamedKey::of).collect();
+        let asks: Vec<RequestKey<'_>> = keys.iter().map(NamedKey::request).collect();
         let deadline = Instant::now() + self.inner.config.link.deadline;
         let mark = self.inner.fallback.ledger.mark();
         let asked = async {
