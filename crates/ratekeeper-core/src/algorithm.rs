@@ -27,7 +27,7 @@ pub use window::{Schedule, Window};
 
 use crate::{
     bounds::MAX_TIME,
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 

@@ -26,8 +26,9 @@ use crate::{
     algorithm::{Algorithm, Look, State, Weighed},
     bounds::MAX_TIME,
     decision::Decision,
+    held::Held,
     policy::{Block, KeyState, Policy, ReadyRule},
-    request_key::{Held, RequestKey, Step},
+    request_key::{RequestKey, Step},
     time::{Span, Timestamp},
     verb::Verb,
 };

@@ -46,6 +46,7 @@ mod evaluate;
 mod evaluation;
 mod from_script;
 mod health;
+mod held;
 mod lease_ids;
 mod manual_clock;
 mod migrate;

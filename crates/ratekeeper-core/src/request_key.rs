@@ -3,6 +3,7 @@
 use crate::{
     algorithm::{Algorithm, Look, State, stepped_back},
     decision::Decision,
+    held::Held,
     policy::{Block, KeyState, Policy, ReadyRule},
     time::{Span, Timestamp},
 };
@@ -21,25 +22,6 @@ pub struct RequestKey<'a> {
     pub cost: u64,
     /// Permits of the key that processes hold in advance.
     pub held: Held,
-}
-
-/// Permits of one key that processes hold and may use at any time until `until`.
-///
-/// They weigh on every enforced rule as if they were charged now. They do not drain before they are used.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Held {
-    /// How many.
-    pub permits: u64,
-    /// When the last of the allotments ends.
-    pub until: Timestamp,
-    /// Whether the key has allotments, with permits or without. Reservations were then weighed with what was held, and
-    /// the states alone do not show which of them is the latest.
-    pub hides_queue: bool,
-}
-
-impl Held {
-    /// None.
-    pub const NONE: Self = Self { permits: 0, until: Timestamp::EPOCH, hides_queue: false };
 }
 
 /// A decision, and whether the state has changed.

@@ -13,9 +13,10 @@ pub use crate::{
     combine::{least_remaining, strictest_denial},
     evaluate::take_all,
     from_script::{ScriptTake, decision_from_look, decision_from_take},
+    held::Held,
     lease_ids::LeaseIds,
     migrate::migrate_state,
     policy::{Block, KeyState},
-    request_key::{Held, RequestKey, Step},
+    request_key::{RequestKey, Step},
     single_rule::{BucketTake, MeteredTake, SingleBucket},
 };

@@ -25,7 +25,7 @@
 use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Tried, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 

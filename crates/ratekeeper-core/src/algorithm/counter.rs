@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::{Algorithm, Charge, GiveBack, Look, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 

@@ -13,7 +13,7 @@
 use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_WAIT, tolerance},
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 

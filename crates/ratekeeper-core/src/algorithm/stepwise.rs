@@ -13,7 +13,7 @@
 use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Weighed, stepped_back};
 use crate::{
     bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 

@@ -21,7 +21,7 @@ use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Weighed, s
 use crate::{
     bounds::{MAX_LEVEL, MAX_TIME, tolerance},
     calendar::Calendar,
-    request_key::Held,
+    held::Held,
     time::{Span, Timestamp},
 };
 
