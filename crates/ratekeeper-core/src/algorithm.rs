@@ -83,7 +83,7 @@ pub trait Algorithm {
     }
 
     /// When the key is back in its initial state if `held` more permits are used until then; a bound.
-    fn reset_beside(&self, state: &Self::State, held: Held, now: Timestamp) -> Timestamp;
+    fn reset_with_held(&self, state: &Self::State, held: Held, now: Timestamp) -> Timestamp;
 
     /// When allotments granted now have to end at the latest; `None` if none may be granted.
     fn allotment_end(&self, _state: &Self::State, _now: Timestamp) -> Option<Timestamp> {
@@ -280,8 +280,8 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(self, state, it, write => it.charge_past(write, cost, used_at, now));
     }
 
-    fn reset_beside(&self, state: &State, held: Held, now: Timestamp) -> Timestamp {
-        dispatch!(self, state, it, read => it.reset_beside(read, held, now))
+    fn reset_with_held(&self, state: &State, held: Held, now: Timestamp) -> Timestamp {
+        dispatch!(self, state, it, read => it.reset_with_held(read, held, now))
     }
 
     fn allotment_end(&self, state: &State, now: Timestamp) -> Option<Timestamp> {

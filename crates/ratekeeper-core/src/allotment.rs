@@ -146,14 +146,14 @@ impl Held {
 
 impl Policy {
     /// Decides one verb for a key that may have allotments. Without any, the same as [`Policy::decide`].
-    pub fn decide_beside(&self, key: &mut AllottedKey, cost: u64, verb: &Verb, now: Timestamp) -> Step {
-        let (mut key, moved) = self.request_key_beside(key, cost, now);
+    pub fn decide_allotted(&self, key: &mut AllottedKey, cost: u64, verb: &Verb, now: Timestamp) -> Step {
+        let (mut key, moved) = self.allotted_request_key(key, cost, now);
         let step = key.decide(verb, now);
         Step { changed: step.changed || moved, ..step }
     }
 
     /// One key of a request that may have allotments, and whether its state has followed a clock that stepped back.
-    pub fn request_key_beside<'a>(
+    pub fn allotted_request_key<'a>(
         &'a self,
         key: &'a mut AllottedKey,
         cost: u64,
@@ -236,10 +236,10 @@ impl Policy {
     }
 
     /// When a key with its allotments is back to its initial state; a bound.
-    pub fn reset_beside(&self, key: &AllottedKey, now: Timestamp) -> Timestamp {
+    pub fn reset_with_held(&self, key: &AllottedKey, now: Timestamp) -> Timestamp {
         let held = key.held();
         let rules = self.rules().iter().zip(&key.state.states);
-        let resets = rules.map(|(rule, state)| rule.look_beside(state, held, now).reset_at);
+        let resets = rules.map(|(rule, state)| rule.look_with_held(state, held, now).reset_at);
         resets.fold(key.state.block.until.max(key.state.promised).max(held.until), Timestamp::max)
     }
 
@@ -303,7 +303,7 @@ impl Policy {
 
     fn free_at(&self, key_state: &KeyState, held: Held, now: Timestamp) -> Timestamp {
         let enforced = self.rules().iter().zip(&key_state.states).filter(|(rule, _)| !rule.is_shadow());
-        let free = enforced.filter_map(|(rule, state)| rule.weigh_beside(state, 1, held, Span::ZERO, now));
+        let free = enforced.filter_map(|(rule, state)| rule.weigh_with_held(state, 1, held, Span::ZERO, now));
         free.map(|weighed| weighed.free_at).fold(key_state.block.until.max(now), Timestamp::max)
     }
 }
@@ -314,7 +314,7 @@ impl ReadyRule {
     ///
     /// A cost that does not fit next to the held permits cannot be queued, because when they are used is not known. It is
     /// denied until they end, whatever wait the caller accepts.
-    pub(crate) fn weigh_beside(
+    pub(crate) fn weigh_with_held(
         &self,
         state: &State,
         cost: u64,
@@ -335,14 +335,14 @@ impl ReadyRule {
 
     /// Remaining permits and reset time of a key, if `held` permits of it are held. A shadow rule does not hold any.
     #[inline]
-    pub(crate) fn look_beside(&self, state: &State, held: Held, now: Timestamp) -> Look {
+    pub(crate) fn look_with_held(&self, state: &State, held: Held, now: Timestamp) -> Look {
         let look = self.algorithm().look(state, now);
         if held.permits == 0 || self.is_shadow() {
             return look;
         }
         Look {
             remaining: look.remaining.saturating_sub(held.permits),
-            reset_at: self.algorithm().reset_beside(state, held, now).max(look.reset_at),
+            reset_at: self.algorithm().reset_with_held(state, held, now).max(look.reset_at),
         }
     }
 }

@@ -83,7 +83,7 @@ impl RequestKey<'_> {
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
             let weighed = match self.held.permits {
                 0 => rule.weigh(state, self.cost, now),
-                _ => rule.weigh_beside(state, self.cost, self.held, longest_wait, now),
+                _ => rule.weigh_with_held(state, self.cost, self.held, longest_wait, now),
             };
             evaluation.add(rule, weighed);
         }

@@ -51,6 +51,7 @@ mod lease_ids;
 mod manual_clock;
 mod migrate;
 mod policy;
+mod prepayable;
 mod quota;
 mod refused;
 mod request_key;

@@ -64,6 +64,6 @@ impl RequestKey<'_> {
             .rules()
             .iter()
             .zip(self.states.iter())
-            .map(move |(rule, state)| (rule, rule.look_beside(state, self.held, now)))
+            .map(move |(rule, state)| (rule, rule.look_with_held(state, self.held, now)))
     }
 }

@@ -39,7 +39,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Gives back what this process holds in advance. For the end of a process; the store can be used afterwards.
+    /// Returns what this process holds in advance. For the end of a process; the store can be used afterwards.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

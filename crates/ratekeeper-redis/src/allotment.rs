@@ -13,10 +13,8 @@ mod clock;
 mod holder;
 #[cfg(test)]
 mod simulation;
-mod table;
 
 pub(crate) use self::{
     clock::LocalClock,
-    holder::{Action, Holder, HolderConfig, LocalTime, Served},
-    table::{Here, PrepaidKeys},
+    holder::{Action, Denial, Holder, HolderConfig, HolderCounts, LocalTime, Served},
 };

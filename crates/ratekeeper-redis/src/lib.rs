@@ -27,6 +27,7 @@ mod ledger;
 pub mod link;
 mod local_rules;
 mod policies;
+mod prepaid_keys;
 mod reply;
 mod request;
 mod sample;

@@ -65,7 +65,7 @@ pub(crate) fn to_merged<'a>(
         too_long = code == TOO_LONG;
         let policy = subject.policy;
         let mut key = value_before(subject, rest)?;
-        decisions.extend(requests.map(|(cost, verb)| policy.decide_beside(&mut key, cost, verb, now).decision));
+        decisions.extend(requests.map(|(cost, verb)| policy.decide_allotted(&mut key, cost, verb, now).decision));
         (code == MERGED).then(|| decisions.pop()).flatten()
     });
     match read {
@@ -110,7 +110,7 @@ pub(crate) fn to_allot<'a>(
         // A first call has nothing to lose.
         let has_held = call.keep > 0 || call.used > call.acknowledged;
         let known = if !is_known && call.end > now && has_held { Known::Lost } else { Known::Yes };
-        let status = subject.policy.decide_beside(&mut key, 0, &Verb::Peek, now).decision;
+        let status = subject.policy.decide_allotted(&mut key, 0, &Verb::Peek, now).decision;
         done = Some((step, known));
         (code == MERGED).then_some(status)
     });

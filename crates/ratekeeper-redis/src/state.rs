@@ -74,7 +74,7 @@ pub(crate) fn encode_allotted(policy: &Policy, tag: Tag, key: &AllottedKey, now:
     if key.allotments.is_empty() {
         return encode(policy, tag, &key.state, now);
     }
-    let lives = policy.reset_beside(key, now).since(now).as_micros().div_ceil(1_000);
+    let lives = policy.reset_with_held(key, now).since(now).as_micros().div_ceil(1_000);
     (lives > 0).then(|| (encode_parts(policy, tag, &key.state, &key.allotments, now), lives))
 }
 

@@ -49,7 +49,7 @@ use self::{
 };
 use crate::{
     address::{Address, AddressError},
-    allotment::{LocalClock, PrepaidKeys},
+    allotment::LocalClock,
     config::RedisConfig,
     counters::{Counters, Counts},
     events::EventLimit,
@@ -57,6 +57,7 @@ use crate::{
     ledger::{InitialShare, RequestKey},
     link::{Background, Destination, Link, Script},
     policies::{Policies, RedisPolicy},
+    prepaid_keys::PrepaidKeys,
 };
 
 /// A store in Redis or Valkey: one server, a primary behind Sentinel, or a cluster. Cheap to clone.

@@ -136,7 +136,7 @@ async fn an_idle_holder_returns_its_permits() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_books(&first.counts());
-    // The call that returned them may still be under way.
+    // The call that returned them may still be in flight.
     let remaining = loop {
         let peeked = decide(&second, &other, 0, Verb::Peek).await;
         if peeked.remaining() + allowed == 100_000 || Instant::now() > deadline {
@@ -185,11 +185,12 @@ async fn denials_are_remembered_until_permits_come_back() {
         assert!(!again.is_allowed());
         cached += u64::from(again.source == Source::CachedDenial);
         if again.source == Source::CachedDenial {
-            let (Verdict::Deny { retry_after }, Verdict::Deny { retry_after: told }) = (again.verdict, denied.verdict)
+            let (Verdict::Deny { retry_after }, Verdict::Deny { retry_after: stated }) =
+                (again.verdict, denied.verdict)
             else {
                 panic!("{again:?}");
             };
-            assert!(retry_after <= told && told - retry_after < Span::MINUTE, "{retry_after} after {told}");
+            assert!(retry_after <= stated && stated - retry_after < Span::MINUTE, "{retry_after} after {stated}");
             assert_eq!((again.remaining(), again.limit()), (0, 5));
         }
     }

@@ -49,7 +49,7 @@ impl<S: Store> Limiter<S> {
         Some(decision)
     }
 
-    /// Gives back permits that this process holds in advance ([prepaid](crate::Speed) policies). For the end of a process.
+    /// Returns permits that this process holds in advance ([prepaid](crate::Speed) policies). For the end of a process.
     pub async fn close(&self) {
         self.shared.store.close().await;
     }

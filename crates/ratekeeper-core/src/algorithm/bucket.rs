@@ -302,7 +302,7 @@ impl Algorithm for Bucket {
         self.penalize(state, Charge { cost, at, lease: LeaseId(0) }, at);
     }
 
-    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
         let units = self.level(state, now).used.saturating_add(held.permits.saturating_mul(self.unit)).min(MAX_LEVEL);
         held.until + self.time_to_drain(units)
     }

@@ -268,7 +268,7 @@ impl Algorithm for Counter {
         at >= self.line(&state.slices)
     }
 
-    fn reset_beside(&self, state: &CounterState, held: Held, _now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &CounterState, held: Held, _now: Timestamp) -> Timestamp {
         let index = state.slices.last().map_or(0, |slice| slice.index).max(self.index(held.until));
         self.leaves_at(&Slice { index, permits: 0 })
     }

@@ -244,7 +244,7 @@ impl Algorithm for Leases {
     }
 
     /// Leases are not granted in advance.
-    fn reset_beside(&self, state: &LeaseState, _held: Held, now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &LeaseState, _held: Held, now: Timestamp) -> Timestamp {
         self.look(state, now).reset_at
     }
 

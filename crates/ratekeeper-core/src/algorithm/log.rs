@@ -283,7 +283,7 @@ impl Algorithm for Log {
         state.last_moment()
     }
 
-    fn reset_beside(&self, state: &LogState, held: Held, _now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &LogState, held: Held, _now: Timestamp) -> Timestamp {
         held.until.max(state.last_moment()) + self.window
     }
 

@@ -139,7 +139,7 @@ impl Algorithm for Stepwise {
         self.penalize(state, Charge { cost, at, lease: LeaseId(0) }, at);
     }
 
-    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
         let used = self.level(state, now).used.saturating_add(held.permits).min(self.most());
         held.until + Span::from_micros(used.div_ceil(self.lump) * self.per.as_micros())
     }

@@ -189,7 +189,7 @@ impl Algorithm for Window {
         }
     }
 
-    fn reset_beside(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
+    fn reset_with_held(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
         let count = self.count(state, now);
         let windows = count.used.div_ceil(self.limit).max(1);
         self.schedule.later(self.schedule.start(held.until).max(count.start), windows)

@@ -37,7 +37,7 @@ impl Fixture {
     }
 
     fn verb(&mut self, cost: u64, verb: Verb, now: Timestamp) -> Decision {
-        self.policy.decide_beside(&mut self.key, cost, &verb, now).decision
+        self.policy.decide_allotted(&mut self.key, cost, &verb, now).decision
     }
 
     /// A take that accepts any wait; how long it waits.

@@ -109,13 +109,13 @@ pub(crate) struct Holder {
     rate: Rate,
     last_demand: LocalTime,
     asked_at: LocalTime,
-    in_flight: Option<InFlight>,
+    in_flight: Option<SentCall>,
     counts: HolderCounts,
 }
 
 /// The call that waits for its reply.
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
+struct SentCall {
     seq: u64,
     asked: LocalTime,
     used: u64,
@@ -304,7 +304,7 @@ impl Holder {
         self.seq += 1;
         (self.asked_at, self.sent, self.is_recalled) = (now, self.used, false);
         self.refill_again_at = LocalTime(0);
-        self.in_flight = Some(InFlight { seq: self.seq, asked: now, used: self.used, keep: self.held, want });
+        self.in_flight = Some(SentCall { seq: self.seq, asked: now, used: self.used, keep: self.held, want });
         AllotmentCall {
             id: self.id,
             seq: self.seq,
@@ -329,9 +329,9 @@ impl Holder {
         config: &HolderConfig,
     ) {
         let Some(call) = self.in_flight.take_if(|call| call.seq == seq) else { return };
-        let told = reply.status.decided_at;
+        let stated = reply.status.decided_at;
         self.acknowledged = call.used;
-        self.anchor = Some((told, call.asked));
+        self.anchor = Some((stated, call.asked));
         if self.used == call.used {
             self.last_use = None;
         }
@@ -341,7 +341,7 @@ impl Holder {
             self.counts.lost += self.held;
             (self.held, self.sent) = (0, self.used);
         }
-        let lasts = reply.end.since(told);
+        let lasts = reply.end.since(stated);
         let usable_until = call.asked + (shortened(lasts) - Span::MICROSECOND);
         (self.usable_until, self.end) = (usable_until, reply.end);
         self.held += reply.granted;
@@ -357,7 +357,7 @@ impl Holder {
         let is_short = reply.granted < call.want;
         if refused.is_some() || is_short {
             // Exactly until then, as far as this process knows: the store's clock shows no more.
-            let mut free_in = shortened(reply.free_at.since(told));
+            let mut free_in = shortened(reply.free_at.since(stated));
             if reply.others > 0 {
                 // What others hold may come back sooner.
                 free_in = free_in.min(config.turn);
@@ -448,9 +448,9 @@ impl Holder {
     pub(crate) fn latest_store_time(&self, at: LocalTime) -> Timestamp {
         match self.anchor {
             None => MAX_TIME,
-            Some((told, asked)) => {
+            Some((stated, asked)) => {
                 let span = at.since(asked);
-                told + span + Span::from_micros(span.as_micros() / DRIFT + 1)
+                stated + span + Span::from_micros(span.as_micros() / DRIFT + 1)
             }
         }
     }

@@ -67,7 +67,7 @@ impl RedisStore {
         let Some(old) = self.rules_of(tag, deadline).await? else { return Ok(None) };
         let Some((_, mut key)) = state::decode_allotted(&old, tag, found) else { return Ok(None) };
         // Ended allotments are charged under the old rules.
-        let _ = old.request_key_beside(&mut key, 0, now);
+        let _ = old.allotted_request_key(&mut key, 0, now);
         let AllottedKey { state, mut allotments } = key;
         let mut state = migrate_state(&old, &version.policy, state, version.carry, now);
         if version.prepaid.is_none() {

@@ -30,11 +30,12 @@ use super::{
     reply_slot::reply_slot,
 };
 use crate::{
-    allotment::{Action, Here, LocalClock, LocalTime},
+    allotment::{Action, LocalClock, LocalTime},
     hot_keys::WaitingRequest,
     ledger::RequestKey,
     link::CallError,
     policies::{RedisPolicy, Version},
+    prepaid_keys::Here,
     reply::{self, AllotReply, Known, Reply},
     request::{self, Run},
 };
@@ -141,7 +142,7 @@ impl RedisStore {
 
     /// Tracks a prepaid key whose request goes to the store.
     fn track(&self, ask: &Ask<'_, RedisPolicy>, version: &Arc<Version>, name: &[u8]) {
-        // A manual clock stands still while allotments end by this process's clock.
+        // A manual clock does not move while allotments end by this process's clock.
         if version.prepaid.is_some() && self.inner.config.clock.is_none() {
             self.inner.prepaid.track(ask.policy.id(), version, ask.key, name, ask.cost, LocalClock::now());
         }

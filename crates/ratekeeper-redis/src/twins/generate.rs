@@ -37,7 +37,7 @@ impl Scenario {
     pub(super) fn any_cost(&mut self, key: usize) -> u64 {
         let key = &self.keys[key];
         let mut subject = key.subject();
-        let peeked = key.policy.decide_beside(&mut subject, 0, &Verb::Peek, self.now).decision;
+        let peeked = key.policy.decide_allotted(&mut subject, 0, &Verb::Peek, self.now).decision;
         let limits: Vec<u64> = peeked.rules.iter().map(|rule| rule.limit).collect();
         let limit = if limits.is_empty() { 1 } else { self.random.pick(&limits) };
         self.random.cost(limit, peeked.remaining())

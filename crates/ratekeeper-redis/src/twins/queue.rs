@@ -61,7 +61,7 @@ impl Scenario {
         let mut is_changed = false;
         let mut expected = Vec::new();
         for (cost, verb) in queue {
-            let step = key.policy.decide_beside(&mut state, *cost, verb, self.now);
+            let step = key.policy.decide_allotted(&mut state, *cost, verb, self.now);
             is_changed |= step.changed;
             // As the next script would read it.
             let encoded = state::encode_allotted(&key.policy, key.tag, &state, self.now);

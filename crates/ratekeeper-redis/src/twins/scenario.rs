@@ -175,24 +175,24 @@ impl Scenario {
             (Some(charge), _) => {
                 let policy = &self.keys[asked[0]].policy;
                 if is_charged {
-                    let _ = policy.request_key_beside(&mut subjects[0], 0, self.now);
+                    let _ = policy.allotted_request_key(&mut subjects[0], 0, self.now);
                     let state = &mut subjects[0].state;
                     *state = migrate_state(policy, policy, state.clone(), OnQuotaChange::Keep, self.now);
                     book(policy, state, &charge.bill, self.now);
                 }
-                let step = policy.decide_beside(&mut subjects[0], 0, &Verb::Peek, self.now);
+                let step = policy.decide_allotted(&mut subjects[0], 0, &Verb::Peek, self.now);
                 Step { changed: step.changed || is_charged, ..step }
             }
             (None, Verb::Take(take)) => {
                 let policies = asked.iter().map(|&key| &self.keys[key].policy);
                 let parties = policies.zip(&mut subjects).zip(&costs);
                 let parties =
-                    parties.map(|((policy, subject), &cost)| policy.request_key_beside(subject, cost, self.now));
+                    parties.map(|((policy, subject), &cost)| policy.allotted_request_key(subject, cost, self.now));
                 let (mut parties, moved): (Vec<_>, Vec<bool>) = parties.unzip();
                 let step = take_all(&mut parties, take, self.now);
                 Step { changed: step.changed || moved.contains(&true), ..step }
             }
-            (None, other) => self.keys[asked[0]].policy.decide_beside(&mut subjects[0], costs[0], other, self.now),
+            (None, other) => self.keys[asked[0]].policy.decide_allotted(&mut subjects[0], costs[0], other, self.now),
         };
         let tagged: Vec<Tagged<'_>> =
             asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
@@ -219,7 +219,7 @@ impl Scenario {
             // Of a refused request, only keys whose state follows the clock are written.
             let charged = cost > 0 && step.decision.is_allowed();
             let mut moved = key.subject();
-            let (_, moved) = key.policy.request_key_beside(&mut moved, 0, self.now);
+            let (_, moved) = key.policy.allotted_request_key(&mut moved, 0, self.now);
             let counted = key.policy.counts_refused() && *subject != key.subject();
             let changed = step.changed && (asked.len() == 1 || charged || moved || counted);
             expected.push(if changed {

@@ -73,7 +73,7 @@ pub(super) fn before_step(mutant: Option<Mutant>, policy: &Policy, key: &mut All
         }
         _ => return,
     }
-    let _ = policy.decide_beside(key, 0, &Verb::Peek, now);
+    let _ = policy.decide_allotted(key, 0, &Verb::Peek, now);
 }
 
 /// Tampers with a call and the records before the store carries it out.
@@ -92,7 +92,7 @@ pub(super) fn before_call(
         (Some(Mutant::NoRunningTotal), Some(own)) => own.used = call.acknowledged.min(call.used),
         (Some(Mutant::KeepIsFree), _) => call.keep = 0,
         (Some(Mutant::DropHeldGate), _) => {
-            let _ = policy.decide_beside(key, 0, &Verb::Peek, now);
+            let _ = policy.decide_allotted(key, 0, &Verb::Peek, now);
             for other in key.allotments.iter_mut().filter(|allotment| allotment.id != call.id) {
                 tampered.others.push((other.id, other.held));
                 other.held = 0;
@@ -146,7 +146,7 @@ pub(super) fn reserve(
     now: Timestamp,
 ) -> Option<(bool, Timestamp)> {
     let ([rule], Some(Mutant::ReservationAsIfUsed)) = (policy.rules(), mutant) else { return None };
-    let _ = policy.decide_beside(key, 0, &Verb::Peek, now);
+    let _ = policy.decide_allotted(key, 0, &Verb::Peek, now);
     let (algorithm, held, limit) = (rule.algorithm(), key.held().permits, rule.algorithm().limit());
     if held == 0 || request.cost > limit {
         return None;

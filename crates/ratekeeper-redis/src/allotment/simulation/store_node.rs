@@ -35,7 +35,7 @@ impl StoreNode {
     /// Permits used under each rule.
     pub(super) fn used(&self, key: usize, now: Timestamp) -> Vec<u64> {
         let mut settled = self.keys[key].clone();
-        let _ = self.policies[key].decide_beside(&mut settled, 0, &Verb::Peek, now);
+        let _ = self.policies[key].decide_allotted(&mut settled, 0, &Verb::Peek, now);
         let rules = self.policies[key].rules().iter().zip(&settled.state.states);
         let used = rules.map(|(rule, state)| rule.algorithm().limit() - rule.algorithm().look(state, now).remaining);
         used.collect()
@@ -113,7 +113,7 @@ impl StoreNode {
         let step = if mutants::ignores_holders(self.mutant, verb) {
             policy.decide(&mut state.state, cost, verb, now)
         } else {
-            policy.decide_beside(state, cost, verb, now)
+            policy.decide_allotted(state, cost, verb, now)
         };
         if self.mutant == Some(Mutant::ResetDropsAllotments) && *verb == Verb::Reset {
             state.allotments.clear();

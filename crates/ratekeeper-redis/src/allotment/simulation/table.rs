@@ -42,7 +42,7 @@ const ROWS: [(&str, Row); 7] = [
 
 /// The sums of some runs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct RowTotals {
     /// Permits.
     excess: u64,
     /// Parts of one: the least and the sum over the runs.
@@ -53,7 +53,7 @@ struct Totals {
     decisions: u64,
 }
 
-impl Totals {
+impl RowTotals {
     fn add(&mut self, excess: u64, utilisation: f64, calls: u64, decisions: u64) {
         self.excess = self.excess.max(excess);
         self.least = if self.runs == 0 { utilisation } else { self.least.min(utilisation) };
@@ -96,7 +96,7 @@ fn part(rule: &Rule) -> Policy {
     policy(Rule::new("part", part, rule.algorithm()))
 }
 
-fn run(row: Row, rule: &Rule, shape: DemandShape, seed: u64, totals: &mut Totals) {
+fn run(row: Row, rule: &Rule, shape: DemandShape, seed: u64, totals: &mut RowTotals) {
     let (policy, demand) = (policy(rule.clone()), demand(shape, seed));
     let decisions = demand.iter().map(|batch| batch.permits).sum();
     let (uses, calls) = match row {
@@ -165,7 +165,7 @@ fn table() {
         println!("{name}");
         let limit = rule.compile().unwrap().limit();
         for (label, row) in ROWS {
-            let mut totals = Totals::default();
+            let mut totals = RowTotals::default();
             for shape in SHAPES {
                 (0..seeds).for_each(|seed| run(row, &rule, shape, seed, &mut totals));
             }
@@ -183,7 +183,7 @@ fn table() {
     println!("\nutilisation of allotments by shape, and calls per decision");
     for (name, rule) in rules() {
         let shapes = SHAPES.map(|shape| {
-            let mut totals = Totals::default();
+            let mut totals = RowTotals::default();
             (0..seeds).for_each(|seed| run(Row::Allotment, &rule, shape, seed, &mut totals));
             format!("{shape:?} {:.3} ({:.3}) 1/{}", totals.mean(), totals.least, totals.decisions_per_call())
         });
@@ -208,7 +208,7 @@ fn goals_are_reached() {
     for ((name, rule), (goal, [steady, on_off, worst, calls])) in rules().into_iter().zip(GOALS) {
         assert_eq!(name, goal);
         let shapes = SHAPES.map(|shape| {
-            let mut totals = Totals::default();
+            let mut totals = RowTotals::default();
             (0..2).for_each(|seed| run(Row::Allotment, &rule, shape, seed, &mut totals));
             totals
         });

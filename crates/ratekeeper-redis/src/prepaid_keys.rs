@@ -21,11 +21,10 @@ use ratekeeper_core::{
 };
 use smallvec::SmallVec;
 
-use super::{
-    Action, Holder, LocalTime, Served,
-    holder::{Denial, HolderCounts},
+use crate::{
+    allotment::{Action, Denial, Holder, HolderCounts, LocalTime, Served},
+    policies::Version,
 };
-use crate::policies::Version;
 
 /// The prepaid keys of one store.
 #[derive(Debug)]
@@ -316,7 +315,7 @@ impl PrepaidKey {
         self.holder.clear_denial();
     }
 
-    /// Gives back the permits of a use that no call has reported yet; `false` if the store has to be asked.
+    /// Returns the permits of a use that no call has reported yet; `false` if the store has to be asked.
     pub(crate) fn give_back(&mut self, cost: u64, at: Timestamp, now: LocalTime) -> bool {
         let Some(place) = self.recent.uses.iter().position(|used| *used == (at, cost) && cost > 0) else {
             self.holder.clear_denial();
@@ -418,5 +417,5 @@ impl PrepaidCounts {
 const SETS: usize = 8_192;
 /// Keys under one lock.
 const WAYS: usize = 4;
-/// Uses that can be given back without the store.
+/// Uses that can be returned without the store.
 const RECENT: usize = 8;
