@@ -270,3 +270,39 @@ async fn a_waiting_request_recalls_what_is_held() {
     assert!(decision.is_allowed(), "{decision:?}");
     let _ = hammered.await.unwrap();
 }
+
+/// The scripts of the release before allotments, as they are committed for a policy that is not prepaid, read a value with
+/// allotments as not theirs: they return it, and change nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_without_allotments_does_not_misread_their_values() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    let policy = install(&store, bucket(1_000));
+    let _ = hammer(&store, &policy, Duration::from_millis(500)).await;
+    let name = "ratekeeper:1:/prepaid:{key}";
+    let value = server.command(&["GET", name]);
+    let before = value.bytes().to_vec();
+    assert_eq!(before[0], b'V', "{before:?}");
+
+    #[allow(clippy::cast_precision_loss, reason = "a tag is below 2^53")]
+    let number = tag_of(&before) as f64;
+    let numbers = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+    // A bucket of 1 000 a second: deadline, cost, tag, capacity, unit, drain, max_wait, tolerance.
+    let take = numbers(&[f64::INFINITY, 1.0, number, 1e6, 1e3, 1.0, 0.0, 1e5]);
+    // Deadline, runs, tag, capacity, unit, drain, tolerance; one run of one take of 1.
+    let merge = numbers(&[f64::INFINITY, 1.0, number, 1e6, 1e3, 1.0, 1e5, 1.0, 1.0, 0.0, 0.0]);
+    for (script, argument) in [("take_token_bucket", take), ("merge_token_bucket", merge)] {
+        let file = format!("{}/lua/assembled/{script}.lua", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(file).unwrap();
+        let text = text.split_once("#!lua").map(|(_, code)| format!("#!lua{code}")).unwrap();
+        let reply = server.command(&[b"EVAL".as_slice(), text.as_bytes(), b"1", name.as_bytes(), &argument]);
+        let reply = reply.bytes();
+        assert_eq!(&reply[..6], [0, 0, 0, 0, 0, 4], "{script}: {reply:?}");
+        assert_eq!(reply[14], b'V', "{script} returns the value: {reply:?}");
+    }
+}
+
+/// The tag of the plain layout with the same fingerprint.
+fn tag_of(value: &[u8]) -> u64 {
+    value[1..6].iter().fold(u64::from(b'T'), |tag, byte| tag << 8 | u64::from(*byte))
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Quota, Rule};
+use crate::{Quota, Rule, Take};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 

@@ -49,6 +49,15 @@ impl Reply {
         }
     }
 
+    /// The bytes of a bulk string.
+    #[track_caller]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bulk(bytes) => bytes,
+            other => panic!("expected bytes, found {other:?}"),
+        }
+    }
+
     /// The number, also when it is written as a bulk string.
     #[track_caller]
     pub fn integer(&self) -> i64 {
