@@ -46,11 +46,13 @@ pub(super) struct RefundedUse {
 pub(super) fn excess(algorithm: &AnyAlgorithm, uses: &[Use], refunds: &[RefundedUse]) -> u64 {
     let mut all = uses.to_vec();
     let finds_charges = matches!(algorithm, AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Window(_));
+    // A refund without a time may have removed the charge of another use.
+    let finds_charges = finds_charges && refunds.iter().all(|refund| refund.is_dated);
     for refund in refunds {
         let permits = refund.permits.cast_signed();
-        if finds_charges && refund.is_dated {
-            // Not if the use was under another quota.
-            all[refund.of].permits = (all[refund.of].permits - permits).max(0);
+        // A use under another quota is not among them; what the store has kept of it is returned now.
+        if finds_charges && refund.is_dated && all[refund.of].permits >= permits {
+            all[refund.of].permits -= permits;
         } else {
             let RefundedUse { at, store_at, order, .. } = *refund;
             all.push(Use { at, store_at, order, permits: -permits });

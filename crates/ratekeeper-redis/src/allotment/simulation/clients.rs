@@ -89,7 +89,6 @@ impl HotKeyWorld {
         self.check_block(key);
         let store_at = self.store_time();
         let of = self.records[key].admit(self.now, store_at, cost);
-        self.used_here += cost;
         let calls = self.processes[process].sides[key].calls;
         self.may_refund(process, key, cost, of, RefundOrigin::Here { calls });
     }
@@ -113,7 +112,7 @@ impl HotKeyWorld {
         for (side, _) in sides.iter_mut().zip(served).filter(|&(_, granted)| granted) {
             assert!(side.holder.give_back(cost, now), "the use was not reported yet");
         }
-        self.post(process, 0, 0, Message::Together { cost, max_wait: request.max_wait });
+        self.post(process, 0, Message::Together { cost, max_wait: request.max_wait });
     }
 }
 
@@ -160,6 +159,6 @@ impl HotKeyWorld {
             }
         };
         let is_undo = at.is_some() && self.random.one_in(2);
-        self.post(process, key, 0, Message::Refund { key, cost, of, at, is_undo });
+        self.post(process, 0, Message::Refund { key, cost, of, at, is_undo });
     }
 }

@@ -47,9 +47,9 @@ impl HotKeyWorld {
             }
             Fault::Reset { key } => {
                 self.blocks[key] = (0, 0);
-                let used = self.store.used(key, store_now);
+                let (used, held) = (self.store.used(key, store_now), self.store.held(key));
                 self.store.verb(key, 0, &Verb::Reset, store_now);
-                self.records[key].reset(&used, now);
+                self.records[key].reset(&used, held, now);
             }
             Fault::QuotaChange { key, how, percent } => {
                 let policy = with_quota(&self.store.policies[key], percent);

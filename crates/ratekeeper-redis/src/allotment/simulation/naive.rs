@@ -81,7 +81,7 @@ fn record(uses: &mut Vec<Use>, at: u64, permits: u64) {
 
 /// What one limiter admits that decides everything.
 pub(super) fn exact(policy: &Policy, demand: &[DemandBatch]) -> Vec<Use> {
-    split(&[policy.clone()], demand)
+    split(std::slice::from_ref(policy), demand)
 }
 
 /// What the parts of a limit admit, one per process.

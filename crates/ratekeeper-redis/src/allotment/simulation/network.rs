@@ -14,7 +14,7 @@ use super::{
 };
 
 impl HotKeyWorld {
-    pub(super) fn post(&mut self, process: usize, _key: usize, number: u64, message: Message) {
+    pub(super) fn post(&mut self, process: usize, number: u64, message: Message) {
         let network = self.scenario.network;
         let envelope = Envelope {
             process,

@@ -131,7 +131,7 @@ impl HotKeyWorld {
             (None, Message::Decide { key, requests })
         };
         side.flight = Some(Flight { number, seq });
-        self.post(process, key, number, message);
+        self.post(process, number, message);
         let generation = self.processes[process].generation;
         self.after(self.scenario.network.timeout, WorldEvent::Timeout { process, generation, key, number });
     }

@@ -3,9 +3,9 @@
 //! | event | allowance per rule |
 //! |---|---|
 //! | failover, empty restart | the limit, and what was reserved for later |
-//! | reset | what was used, and what was reserved for later |
+//! | reset | what was used and reserved for later; of buckets also what is held, whose uses are reported after the reset |
 //! | the store's clock steps forward | the same; of a bucket, no more than drains in that time |
-//! | it steps back | the same for windows, stepwise and counters: a window returns; none for buckets and logs |
+//! | it steps back | the same for windows, stepwise and counters: a window returns; of others what was reserved |
 //! | the quota changes | what is held and reserved beyond the new limit |
 //! | a refund, penalty, reset or change | the limit of a window that starts with the first request: it may start elsewhere |
 
@@ -74,12 +74,15 @@ impl KeyRecords {
         self.allow(|algorithm| algorithm.limit() + ahead);
     }
 
-    /// The state is cleared, in which this much was used.
-    pub(super) fn reset(&mut self, used: &[u64], now: u64) {
+    /// The state is cleared, in which this much was used under each rule, while this many permits are held.
+    pub(super) fn reset(&mut self, used: &[u64], held: u64, now: u64) {
         let ahead = self.ahead(now);
         if let Some(segment) = self.segments.last_mut() {
             segment.allowed.iter_mut().zip(used).for_each(|(allowed, used)| *allowed += used + ahead);
         }
+        let drains =
+            |algorithm: &AnyAlgorithm| matches!(algorithm, AnyAlgorithm::Bucket(_) | AnyAlgorithm::Stepwise(_));
+        self.allow(|algorithm| if drains(algorithm) { held } else { 0 });
         self.may_start_elsewhere();
     }
 
@@ -91,7 +94,8 @@ impl KeyRecords {
                 AnyAlgorithm::Bucket(bucket) if by > 0 => {
                     whole.min((by.unsigned_abs() * bucket.drain()).div_ceil(bucket.unit()))
                 }
-                AnyAlgorithm::Bucket(_) | AnyAlgorithm::Log(_) if by < 0 => 0,
+                // A reservation that is cancelled by its time before the step may seem to be the latest.
+                AnyAlgorithm::Bucket(_) | AnyAlgorithm::Log(_) if by < 0 => ahead,
                 _ => whole,
             }
         });

@@ -66,7 +66,6 @@ pub(super) struct HotKeyWorld {
     pub(super) records: Vec<KeyRecords>,
     pub(super) decisions: u64,
     pub(super) store_calls: u64,
-    pub(super) used_here: u64,
     /// From when to when each key is blocked.
     pub(super) blocks: Vec<(u64, u64)>,
     pub(super) failure: Option<String>,
@@ -121,7 +120,6 @@ impl HotKeyWorld {
             records: scenario.policies.iter().map(KeyRecords::new).collect(),
             decisions: 0,
             store_calls: 0,
-            used_here: 0,
             blocks: vec![(0, 0); keys],
             failure: None,
             random,
