@@ -271,6 +271,25 @@ async fn a_waiting_request_recalls_what_is_held() {
     let _ = hammered.await.unwrap();
 }
 
+/// One process has the policy as prepaid and another as exact: slower, but the limit holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepaid_and_exact_processes_share_one_limit() {
+    const LIMIT: u64 = 30_000;
+    let server = RedisServer::start();
+    let (prepaid, exact) = (connect(&server).await, connect(&server).await);
+    let rules = || vec![Rule::fixed_window("day", Quota::per_day(LIMIT))];
+    let policy = install(&prepaid, rules());
+    let other = exact.install(Policy::new("prepaid", rules()).unwrap(), OnQuotaChange::Keep).unwrap();
+    let span = Duration::from_secs(3);
+    let (first, second) = tokio::join!(hammer(&prepaid, &policy, span), hammer(&exact, &other, span));
+    prepaid.return_allotments().await;
+    assert!(prepaid.counts().decided_by_allotment > 0, "{:?}", prepaid.counts());
+    let used = LIMIT - decide(&exact, &other, 0, Verb::Peek).await.remaining();
+    // What is held when the value is converted is charged as well.
+    assert!(used >= first.0 + second.0 || used == LIMIT, "{used} used, {first:?} and {second:?}");
+    assert!(first.0 + second.0 <= LIMIT, "{first:?} and {second:?}");
+}
+
 /// The scripts of the release before allotments, as they are committed for a policy that is not prepaid, read a value with
 /// allotments as not theirs: they return it, and change nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

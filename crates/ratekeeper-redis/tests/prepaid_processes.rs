@@ -66,7 +66,8 @@ impl Limit {
     /// The most permits by which any window was certainly exceeded: only uses that lie within it as a whole are counted.
     fn excess(self, uses: &[Use]) -> i64 {
         let mut begins: Vec<i64> = uses.iter().map(|used| used.invoked).collect();
-        let mut ends: Vec<i64> = uses.iter().map(|used| used.completed).collect();
+        // Both times are rounded down, so a window may be a microsecond longer than it seems.
+        let mut ends: Vec<i64> = uses.iter().map(|used| used.completed + 1).collect();
         begins.sort_unstable();
         ends.sort_unstable();
         let before = |times: &[i64], at: i64| i64::try_from(times.partition_point(|time| *time < at)).unwrap();
@@ -82,7 +83,9 @@ impl Limit {
                     }
                     worst = worst.max(1_000_000 * i128::try_from(index + 1).unwrap() - refill(*end) + best);
                 }
-                i64::try_from((worst - 1_000_000 * i128::from(burst)).div_euclid(1_000_000)).unwrap()
+                let over = worst - 1_000_000 * i128::from(burst);
+                // A part of a permit too many is a permit too many.
+                i64::try_from(-(-over).div_euclid(1_000_000)).unwrap()
             }
             Self::Log(limit) => {
                 let inside = |from: &i64| before(&ends, from + 1_000_000) - before(&begins, *from);

@@ -89,6 +89,7 @@ impl RedisStore {
         verb: &Verb,
         deadline: Instant,
     ) -> Result<Value, Failure> {
+        self.inner.counters.single_calls.add_one();
         let (script, numbers) = match verb {
             Verb::Take(take) => (&scripts.take, request::take(&scripts.shape, subjects, take)),
             other => (&scripts.amend, request::amend(&scripts.shape, subjects[0], other)),

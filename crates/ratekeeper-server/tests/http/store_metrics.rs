@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use ratekeeper_server::security::Secret;
 use ratekeeper_testkit::servers::{RedisServer, wait_until};
 
-use crate::fixture::Fixture;
+use crate::{
+    client::{ask_on, connect},
+    fixture::Fixture,
+};
 
 const RULES: &str = r#"
 domain: api
@@ -91,4 +94,39 @@ fn the_state_has_sources_speeds_and_allotments() {
 
     let memory = on("memory").admin_get("/api/state").json();
     assert_eq!(memory["store"].get("allotments"), None);
+}
+
+/// A busy key of a prepaid policy is decided by its allotment, over HTTP; every permit of it is accounted for, and a stop
+/// returns what is left.
+#[test]
+fn a_busy_key_is_decided_by_its_allotment() {
+    let server = RedisServer::start();
+    let fixture = on(&server.url());
+    let body = r#"{"domain":"api","key":"busy"}"#;
+    let mut connection = connect(fixture.http);
+    let mut by_source = std::collections::BTreeMap::<String, u64>::new();
+    wait_until("an allotment", Duration::from_secs(60), || {
+        for _ in 0..200 {
+            let reply = ask_on(&mut connection, body).unwrap().json();
+            *by_source.entry(reply["source"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        by_source.get("allotment").is_some_and(|count| *count > 200)
+    });
+    let metric = |name: &str| fixture.metric(&format!("ratekeeper_{name}")).unwrap();
+    let outcomes = ["used", "returned", "expired", "lost"];
+    wait_until("the books to agree", Duration::from_secs(20), || {
+        let spent: f64 =
+            outcomes.iter().map(|outcome| metric(&format!("allotment_permits_total{{outcome=\"{outcome}\"}}"))).sum();
+        (metric("allotment_granted_total") - spent - metric("allotment_held")).abs() < 0.5
+    });
+    let used = metric("allotment_permits_total{outcome=\"used\"}");
+    assert!((used - by_source["allotment"] as f64).abs() < 0.5, "{used} used, {by_source:?}");
+    let calls: f64 = ["single", "merged", "allotment"]
+        .map(|kind| metric(&format!("store_calls_total{{kind=\"{kind}\"}}")))
+        .iter()
+        .sum();
+    let decided: u64 = by_source.values().sum();
+    assert!(calls > 0.0 && calls < decided as f64, "{calls} calls, {by_source:?}");
+    let state = fixture.admin_get("/api/state").json();
+    assert!(state["sources"]["allotment"].as_u64().unwrap() >= by_source["allotment"], "{state}");
 }
