@@ -8,7 +8,13 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Weak, atomic::AtomicU64},
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
 };
 
 use arc_swap::{ArcSwap, Guard};
@@ -30,7 +36,29 @@ use crate::{
 pub struct RedisPolicy(Arc<Current>);
 
 /// The rules that a name refers to at present. Every request reads them, from every thread, so there is no lock.
-type Current = ArcSwap<Version>;
+#[derive(Debug)]
+pub(crate) struct Current {
+    version: ArcSwap<Version>,
+    /// Rises with every change, and is odd if the rules are prepaid. A prepaid key reads it alone, most of the time.
+    generation: AtomicU64,
+}
+
+impl Current {
+    fn new(version: Arc<Version>) -> Arc<Self> {
+        let generation = AtomicU64::new(u64::from(version.prepaid.is_some()));
+        Arc::new(Self { version: ArcSwap::new(version), generation })
+    }
+
+    /// Changes the rules. Callers hold the lock of [`Policies::by_name`].
+    fn swap(&self, version: Arc<Version>) -> Arc<Version> {
+        let is_prepaid = u64::from(version.prepaid.is_some());
+        let old = self.version.swap(version);
+        let generation = self.generation.load(Relaxed);
+        // After the rules: a key that reads the new number reads the new rules.
+        self.generation.store((generation / 2 + 1) * 2 + is_prepaid, Release);
+        old
+    }
+}
 
 impl RedisPolicy {
     /// Whether both refer to the same policy.
@@ -43,15 +71,27 @@ impl RedisPolicy {
         Arc::as_ptr(&self.0).cast::<()>() as usize
     }
 
+    /// Changes with the rules; odd if they are prepaid.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Acquire)
+    }
+
+    /// Whether the rules are prepaid.
+    #[inline]
+    pub(crate) fn is_prepaid(&self) -> bool {
+        self.generation() % 2 == 1
+    }
+
     /// The rules as they are now, without a change to the count of their owners, which all threads share. To be dropped
     /// soon: each thread has a few of these.
     pub(crate) fn load(&self) -> Guard<Arc<Version>> {
-        self.0.load()
+        self.0.version.load()
     }
 
     /// The rules as they are now.
     pub(crate) fn current(&self) -> Arc<Version> {
-        self.0.load_full()
+        self.0.version.load_full()
     }
 }
 
@@ -165,7 +205,7 @@ impl Tags {
 impl Policies {
     /// Installs one of several concurrent variants of a policy; each has a separate handle.
     pub(crate) fn install_variant(&self, policy: Policy, prefix: &str, together: Together, nodes: u32) -> RedisPolicy {
-        RedisPolicy(Arc::new(ArcSwap::new(self.version(policy, OnQuotaChange::KeepResetTime, prefix, together, nodes))))
+        RedisPolicy(Current::new(self.version(policy, OnQuotaChange::KeepResetTime, prefix, together, nodes)))
     }
 
     fn version(
@@ -212,7 +252,7 @@ impl Policies {
                 RedisPolicy(current)
             }
             None => {
-                let current = Arc::new(ArcSwap::new(version));
+                let current = Current::new(version);
                 by_name.insert(name, &current);
                 RedisPolicy(current)
             }
@@ -257,7 +297,7 @@ impl Policies {
     pub(crate) fn failure_answers(&self) -> FailureAnswers {
         let current: Vec<Arc<Current>> = self.by_name.lock().live().collect();
         let mut answers = FailureAnswers::default();
-        for version in current.iter().map(|current| current.load_full()) {
+        for version in current.iter().map(|current| current.version.load_full()) {
             for rule in version.policy.rules() {
                 match rule.rule().failure_answer() {
                     OnStoreFailure::Local => answers.local += 1,

@@ -22,8 +22,8 @@ use ratekeeper_core::{
 use smallvec::SmallVec;
 
 use crate::{
-    allotment::{Action, Denial, Holder, HolderCounts, LocalTime, Served},
-    policies::Version,
+    allotment::{Action, Denial, Holder, HolderConfig, HolderCounts, LocalTime, Served},
+    policies::{RedisPolicy, Version},
 };
 
 /// The prepaid keys of one store.
@@ -47,6 +47,9 @@ pub(crate) struct PrepaidKey {
     key: Box<str>,
     name: Arc<[u8]>,
     version: Arc<Version>,
+    /// The policy's generation when its rules were read last, and the numbers of the holder.
+    generation: u64,
+    config: HolderConfig,
     holder: Holder,
     /// What the store has stated of each rule.
     rules: SmallVec<[RuleStatus; 1]>,
@@ -106,39 +109,32 @@ impl PrepaidKeys {
 
     /// Answers a take, if the key is known and can. One that accepts a wait is not denied here.
     #[inline]
-    pub(crate) fn take(
-        &self,
-        policy: usize,
-        version: &Arc<Version>,
-        key: &str,
-        cost: u64,
-        is_patient: bool,
-        now: LocalTime,
-    ) -> Here {
-        let Some(config) = &version.prepaid else { return Here::Ask };
-        let mut set = self.sets[self.position(policy, key)].lock();
-        let Some(entry) = find(&mut set, policy, key) else { return Here::Ask };
-        if !Arc::ptr_eq(&entry.version, version) && !entry.change_version(version) {
+    pub(crate) fn take(&self, policy: &RedisPolicy, key: &str, cost: u64, is_patient: bool, now: LocalTime) -> Here {
+        let (id, generation) = (policy.id(), policy.generation());
+        let mut set = self.sets[self.position(id, key)].lock();
+        let Some(entry) = find(&mut set, id, key) else { return Here::Ask };
+        if entry.generation != generation && !entry.change_rules(policy, generation) {
             return Here::Ask;
         }
-        let served = entry.holder.take(cost, now, config);
+        let served = entry.holder.take(cost, now, &entry.config);
         entry.answer(served, cost, is_patient, now)
     }
 
     /// Tracks a key from now on, if there is room.
     pub(crate) fn track(
         &self,
-        policy: usize,
+        policy: &RedisPolicy,
         version: &Arc<Version>,
         key: &str,
         name: &[u8],
         cost: u64,
         now: LocalTime,
     ) {
-        let Some(config) = &version.prepaid else { return };
-        let position = self.position(policy, key);
+        let Some(config) = version.prepaid else { return };
+        let id = policy.id();
+        let position = self.position(id, key);
         let mut set = self.sets[position].lock();
-        if find(&mut set, policy, key).is_some() {
+        if find(&mut set, id, key).is_some() {
             return;
         }
         let free = set.iter().position(Option::is_none);
@@ -150,12 +146,15 @@ impl PrepaidKeys {
         let Some(way) = free.or_else(oldest) else { return };
         let name: Arc<[u8]> = name.into();
         let mut holder = Holder::new(fastrand::u64(..), now);
-        holder.note_demand(cost, now, config);
+        holder.note_demand(cost, now, &config);
         let entry = PrepaidKey {
-            policy,
+            policy: id,
             key: key.into(),
             name: Arc::clone(&name),
             version: Arc::clone(version),
+            // Not known together with the version; the next take reads both.
+            generation: u64::MAX,
+            config,
             holder,
             rules: SmallVec::new(),
             recent: RecentUses::default(),
@@ -221,12 +220,16 @@ impl PrepaidKey {
     /// The rules have changed. What is held stays valid, because the store keeps it. `false` if the address of a policy that
     /// is gone was reused by another one.
     #[cold]
-    fn change_version(&mut self, version: &Arc<Version>) -> bool {
-        if *version.keys.name(&self.key) != *self.name {
+    fn change_rules(&mut self, policy: &RedisPolicy, generation: u64) -> bool {
+        // Read after the generation, so these are the rules of that generation or later ones.
+        let version = policy.current();
+        let Some(config) = version.prepaid.filter(|_| *version.keys.name(&self.key) == *self.name) else {
             return false;
+        };
+        if !Arc::ptr_eq(&self.version, &version) {
+            self.holder.clear_denial();
         }
-        self.version = Arc::clone(version);
-        self.holder.clear_denial();
+        (self.version, self.config, self.generation) = (version, config, generation);
         true
     }
 
@@ -236,8 +239,7 @@ impl PrepaidKey {
 
     /// Answers a request that has waited for the end of a call.
     pub(crate) fn serve(&mut self, cost: u64, is_patient: bool, now: LocalTime) -> Here {
-        let Some(config) = self.version.prepaid else { return Here::Ask };
-        let served = self.holder.serve(cost, now, &config);
+        let served = self.holder.serve(cost, now, &self.config);
         self.answer(served, cost, is_patient, now)
     }
 
@@ -259,7 +261,7 @@ impl PrepaidKey {
 
     /// The next call, if the holder takes part in the protocol; `largest` as in [`Holder::call`].
     pub(crate) fn call(&mut self, largest: u64, now: LocalTime) -> Option<AllotmentCall> {
-        let config = self.version.prepaid?;
+        let config = self.config;
         if self.holder.is_waiting() || !(self.returns_all || self.holder.takes_part()) {
             return None;
         }
@@ -276,8 +278,7 @@ impl PrepaidKey {
         is_sound: bool,
         now: LocalTime,
     ) {
-        let Some(config) = self.version.prepaid else { return };
-        self.holder.reply(seq, reply, refused, now, &config);
+        self.holder.reply(seq, reply, refused, now, &self.config);
         if !is_sound {
             self.holder.forget();
         }
@@ -286,9 +287,8 @@ impl PrepaidKey {
 
     /// A denial of the store by a call outside the protocol.
     pub(crate) fn denied_by_store(&mut self, decision: &Decision, cost: u64, asked: LocalTime, now: LocalTime) {
-        let Some(config) = self.version.prepaid else { return };
         if let Verdict::Deny { retry_after } = decision.verdict {
-            self.holder.denied(cost, retry_after, asked, now, &config);
+            self.holder.denied(cost, retry_after, asked, now, &self.config);
             self.note(decision, now);
         }
     }
@@ -298,8 +298,7 @@ impl PrepaidKey {
     }
 
     pub(crate) fn tick(&mut self, now: LocalTime) -> Action {
-        let Some(config) = self.version.prepaid else { return Action::Idle };
-        let action = self.holder.tick(now, &config);
+        let action = self.holder.tick(now, &self.config);
         self.returns_all |= action == Action::Return;
         action
     }
@@ -335,7 +334,7 @@ impl PrepaidKey {
     }
 
     pub(crate) fn turn(&self) -> Span {
-        self.version.prepaid.map_or(Span::SECOND, |config| config.turn)
+        self.config.turn
     }
 
     /// The state of the key as a peek would report it, from what the store has stated last.

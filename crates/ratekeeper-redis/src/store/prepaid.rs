@@ -44,11 +44,12 @@ impl RedisStore {
     /// Answers a take in this process, if the key has an allotment or a remembered denial.
     #[inline]
     pub(super) fn answer_here(&self, ask: &Ask<'_, RedisPolicy>, take: &Take) -> Option<Decision> {
-        let version = ask.policy.load();
-        version.prepaid.as_ref()?;
+        if !ask.policy.is_prepaid() {
+            return None;
+        }
         let is_patient = take.max_wait.as_micros() > 0;
         let now = LocalClock::now();
-        match self.inner.prepaid.take(ask.policy.id(), &version, ask.key, ask.cost, is_patient, now) {
+        match self.inner.prepaid.take(ask.policy, ask.key, ask.cost, is_patient, now) {
             Here::Decided { decision, refill } => {
                 if let Some(name) = refill {
                     self.call_in_background(name);
@@ -144,7 +145,7 @@ impl RedisStore {
     fn track(&self, ask: &Ask<'_, RedisPolicy>, version: &Arc<Version>, name: &[u8]) {
         // A manual clock does not move while allotments end by this process's clock.
         if version.prepaid.is_some() && self.inner.config.clock.is_none() {
-            self.inner.prepaid.track(ask.policy.id(), version, ask.key, name, ask.cost, LocalClock::now());
+            self.inner.prepaid.track(ask.policy, version, ask.key, name, ask.cost, LocalClock::now());
         }
     }
 
