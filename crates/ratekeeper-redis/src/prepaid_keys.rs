@@ -339,7 +339,7 @@ impl PrepaidKey {
 
     /// The state of the key as a peek would report it, from what the store has stated last.
     pub(crate) fn status(&self, now: LocalTime) -> Decision {
-        self.decision(Verdict::Allow { wait: Span::ZERO }, Source::Allotment, now)
+        self.allowed(now)
     }
 
     fn note(&mut self, status: &Decision, now: LocalTime) {
@@ -354,38 +354,53 @@ impl PrepaidKey {
 
     #[inline]
     fn granted(&mut self, cost: u64, now: LocalTime) -> Decision {
-        let decision = self.decision(Verdict::Allow { wait: Span::ZERO }, Source::Allotment, now);
+        let decision = self.allowed(now);
         self.recent.add(decision.decided_at, cost);
         decision
     }
 
+    /// The rule with the least remaining denies: fewer permits than the cost of the denial remain.
     fn denied(&self, denial: &Denial, now: LocalTime) -> Decision {
-        let retry_after = denial.free_at.since(now).max(Span::MICROSECOND);
-        let mut decision = self.decision(Verdict::Deny { retry_after }, Source::CachedDenial, now);
-        let least = least_remaining(&decision.rules);
-        decision.decided_by = least;
-        decision
+        let verdict = Verdict::Deny { retry_after: denial.free_at.since(now).max(Span::MICROSECOND) };
+        let held = self.holder.held();
+        let enforced = self.rules.iter().enumerate().filter(|(_, rule)| !rule.shadow);
+        let denies = enforced.min_by_key(|(_, rule)| rule.remaining).map_or(0, |(index, _)| index);
+        let rules = self.rules.iter().enumerate().map(|(index, rule)| match rule.decision(held, now) {
+            allowed if index == denies => {
+                let remaining = allowed.remaining.min(denial.cost - 1);
+                RuleDecision::new(verdict, allowed.limit, remaining, allowed.reset_after)
+            }
+            allowed => allowed,
+        });
+        let rules = RuleDecisions::collect(rules);
+        let decided_at = self.holder.latest_store_time(now);
+        Decision::new(verdict, DecidedBy::Rule(denies), rules, decided_at).with_source(Source::CachedDenial)
     }
 
-    /// Numbers as of the last reply of the store. Permits held here remain as well.
+    /// An admission with numbers as of the last reply of the store. Permits held here remain as well.
     #[inline]
-    fn decision(&self, verdict: Verdict, source: Source, now: LocalTime) -> Decision {
+    fn allowed(&self, now: LocalTime) -> Decision {
         let held = self.holder.held();
-        let rule = |status: &RuleStatus| {
-            let remaining = if status.shadow { status.remaining } else { status.remaining + held };
-            let verdict = if status.shadow { Verdict::Allow { wait: Span::ZERO } } else { verdict };
-            RuleDecision::new(verdict, status.limit, remaining.min(status.limit), status.reset_at.since(now))
-                .with_shadow(status.shadow)
-        };
         let (rules, decided_by) = match self.rules.as_slice() {
-            [one] => (RuleDecisions::one(rule(one)), DecidedBy::Rule(0)),
+            [one] => (RuleDecisions::one(one.decision(held, now)), DecidedBy::Rule(0)),
             many => {
-                let rules = RuleDecisions::collect(many.iter().map(rule));
+                let rules = RuleDecisions::collect(many.iter().map(|rule| rule.decision(held, now)));
                 let least = least_remaining(&rules);
                 (rules, least)
             }
         };
-        Decision::new(verdict, decided_by, rules, self.holder.latest_store_time(now)).with_source(source)
+        let verdict = Verdict::Allow { wait: Span::ZERO };
+        Decision::new(verdict, decided_by, rules, self.holder.latest_store_time(now)).with_source(Source::Allotment)
+    }
+}
+
+impl RuleStatus {
+    #[inline]
+    fn decision(&self, held: u64, now: LocalTime) -> RuleDecision {
+        let remaining = if self.shadow { self.remaining } else { self.remaining + held };
+        let verdict = Verdict::Allow { wait: Span::ZERO };
+        RuleDecision::new(verdict, self.limit, remaining.min(self.limit), self.reset_at.since(now))
+            .with_shadow(self.shadow)
     }
 }
 

@@ -93,8 +93,12 @@ async fn several_stores_share_one_limit_exactly() {
                 for _ in 0..20 {
                     // Counted at the earliest time at which the use can have been decided.
                     let asked = begin.elapsed();
-                    if take(&store, &policy).await.is_allowed() {
+                    let decision = take(&store, &policy).await;
+                    if decision.is_allowed() {
                         uses.push(u64::try_from(asked.as_micros()).unwrap());
+                    } else if decision.source == Source::CachedDenial {
+                        assert_eq!(decision.remaining(), 0, "{decision:?}");
+                        assert!(!decision.rules[0].is_allowed(), "{decision:?}");
                     }
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;

@@ -387,7 +387,8 @@ impl Holder {
         let free_at = asked + shortened(retry_after);
         let until = free_at.min(now + config.remember).min(now + config.turn);
         if until > now && self.denial.is_none_or(|denial| cost <= denial.cost || denial.until <= now) {
-            self.denial = Some(Denial { cost, until, free_at });
+            // Only a block denies a cost of 0, and then every other.
+            self.denial = Some(Denial { cost: cost.max(1), until, free_at });
         }
     }
 
