@@ -329,3 +329,39 @@ async fn a_release_without_allotments_does_not_misread_their_values() {
 fn tag_of(value: &[u8]) -> u64 {
     value[1..6].iter().fold(u64::from(b'T'), |tag, byte| tag << 8 | u64::from(*byte))
 }
+
+/// Many callers at once, some of which wait for a call: every used permit has admitted one request, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_used_permit_has_admitted_a_request() {
+    let server = RedisServer::start();
+    let store = connect(&server).await;
+    let policy = install(&store, bucket(20_000));
+    let begin = Instant::now();
+    let callers = (0..64).map(|_| {
+        let (store, policy) = (store.clone(), policy.clone());
+        tokio::spawn(async move {
+            let (mut by_allotment, mut by_store) = (0_u64, 0_u64);
+            while begin.elapsed() < Duration::from_secs(2) {
+                for cost in [1, 3, 1, 2] {
+                    let decision = decide(&store, &policy, cost, Verb::Take(Take::now())).await;
+                    match decision.source {
+                        Source::Allotment if decision.is_allowed() => by_allotment += cost,
+                        Source::Store if decision.is_allowed() => by_store += cost,
+                        _ => {}
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            (by_allotment, by_store)
+        })
+    });
+    let (mut by_allotment, mut by_store) = (0, 0);
+    for caller in callers.collect::<Vec<_>>() {
+        let (allotment, store) = caller.await.unwrap();
+        (by_allotment, by_store) = (by_allotment + allotment, by_store + store);
+    }
+    let counts = store.counts();
+    assert_books(&counts);
+    assert!(by_allotment > 0 && by_store > 0, "{by_allotment} and {by_store}: {counts:?}");
+    assert_eq!(counts.allotment_used, by_allotment, "{counts:?}");
+}

@@ -193,10 +193,11 @@ impl RedisStore {
         };
         let mut others = Vec::new();
         for request in requests {
-            match serve(&request) {
-                Here::Decided { decision, .. } if others.is_empty() => request.answer(Ok(decision)),
-                // No request overtakes one that came before it.
-                _ => others.push(request),
+            // No request overtakes one that came before it.
+            let here = if others.is_empty() { serve(&request) } else { Here::Ask };
+            match here {
+                Here::Decided { decision, .. } => request.answer(Ok(decision)),
+                Here::Ask => others.push(request),
             }
         }
         others
