@@ -182,10 +182,12 @@ fn redis_calls_and_their_failures_are_spans() {
     // A deadline that a busy machine keeps, so that the first call is decided by the store.
     let store = redis.url();
     let args = ["--otel", &collector.endpoint(), "--store", &store, "--store-deadline", "20000"];
-    let server = Server::start(&args, &[]);
+    let server = Server::start(&args, &[("OTEL_BSP_SCHEDULE_DELAY", "50")]);
     server.check(KEY, &[]);
     redis.kill();
     server.check("another", &[]);
+    // Before the stop, which waits for a last export only so long.
+    wait_until("two requests and their store calls", TIMEOUT, || collector.spans().len() >= 4);
     assert_eq!(server.process.stop(), Some(0));
     let spans = collector.spans();
     let requests = called(&spans, "POST /v1/check");
