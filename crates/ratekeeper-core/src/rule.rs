@@ -1,7 +1,6 @@
 //! Rules: a named quota, its algorithm, and what to do when the store cannot decide.
 //!
-//! A [`Rule`] is a description; [`Rule::compile`] validates it and computes the exact integers of the algorithm. Zero,
-//! overflow and contradictions are rejected here, before any algorithm sees them.
+//! A [`Rule`] is a description; [`Rule::compile`] validates it and computes the exact integers of the algorithm.
 //!
 //! What only one algorithm has is an argument of its constructor, so that it cannot be applied to another:
 //!
@@ -11,16 +10,13 @@
 //! let rule = Rule::sliding_log("log", Quota::per_second(10)).stepwise();
 //! ```
 
+mod compile;
+
+pub(crate) use compile::check_name;
+
 use std::time::Duration;
 
-use crate::{
-    algorithm::{AnyAlgorithm, Bucket, Counter, Leases, Log, Schedule, Stepwise, Window},
-    bounds::{MAX_BUCKETS, MAX_CAPACITY_UNITS, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS},
-    calendar::{Calendar, CalendarUnit, UtcOffset},
-    error::{Problem, RuleError},
-    quota::{Period, Quota},
-    time::Span,
-};
+use crate::{calendar::UtcOffset, quota::Quota, time::Span};
 
 /// The description of one limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -244,131 +240,6 @@ impl Rule {
     }
 }
 
-/// Compilation
-impl Rule {
-    /// Validates the rule and computes the integers of its algorithm.
-    pub fn compile(&self) -> Result<AnyAlgorithm, RuleError> {
-        self.try_compile().map_err(|problem| RuleError { rule: self.name.clone(), problem })
-    }
-
-    fn try_compile(&self) -> Result<AnyAlgorithm, Problem> {
-        check_name("name", &self.name)?;
-        let limit = self.checked_limit()?;
-        if self.quota.names_burst() && !self.takes_burst() {
-            let remedy = format!("leave it out: {} lets the whole limit come at once", self.algorithm.name());
-            return Err(Problem::new(
-                "burst",
-                self.quota.burst_or_limit(),
-                "which this algorithm has no use for",
-                remedy,
-            ));
-        }
-        match self.algorithm {
-            AlgorithmSpec::TokenBucket { refill: Refill::Continuous } => {
-                Ok(AnyAlgorithm::Bucket(self.bucket(limit, "burst", false)?))
-            }
-            AlgorithmSpec::TokenBucket { refill: Refill::Stepwise } => {
-                let per = self.checked_span()?;
-                let capacity = checked_permits("burst", self.quota.burst_or_limit())?;
-                let stepwise = Stepwise::new(capacity, limit, per).ok_or_else(|| {
-                    let remedy = "lower it, raise limit, or shorten per: an empty bucket must refill within 35 years";
-                    Problem::new("burst", capacity, "too much to refill in countable time", remedy)
-                })?;
-                Ok(AnyAlgorithm::Stepwise(stepwise))
-            }
-            AlgorithmSpec::LeakyBucket { shaped } => Ok(AnyAlgorithm::Bucket(self.bucket(limit, "capacity", shaped)?)),
-            AlgorithmSpec::FixedWindow { align } => {
-                let schedule = self.schedule(align)?;
-                Ok(AnyAlgorithm::Window(Window::new(limit, schedule)))
-            }
-            AlgorithmSpec::SlidingLog => {
-                if limit > MAX_LOG_LIMIT {
-                    let remedy = format!("use at most {MAX_LOG_LIMIT}, or algorithm: sliding_counter");
-                    return Err(Problem::new("limit", limit, "more entries than a log should hold", remedy));
-                }
-                Ok(AnyAlgorithm::Log(Log::new(limit, self.checked_span()?)))
-            }
-            AlgorithmSpec::SlidingCounter { buckets } => {
-                let window = self.checked_span()?;
-                if buckets == 0 || buckets > MAX_BUCKETS || u64::from(buckets) > window.as_micros() {
-                    let remedy = format!("use 1 to {}", u64::from(MAX_BUCKETS).min(window.as_micros()));
-                    return Err(Problem::new("buckets", buckets, "not a number of slices the window can have", remedy));
-                }
-                Ok(AnyAlgorithm::Counter(Counter::new(limit, window, buckets)))
-            }
-            AlgorithmSpec::Concurrency { .. } if self.count_refused => Err(Problem::new(
-                "count_refused",
-                "true",
-                "which concurrency has no use for: a refused request holds nothing",
-                "leave it out",
-            )),
-            AlgorithmSpec::Concurrency { lease } => {
-                if limit > MAX_LEASES {
-                    let remedy = format!("use at most {MAX_LEASES}");
-                    return Err(Problem::new("limit", limit, "more holders than one key should track", remedy));
-                }
-                check_span("lease", lease)?;
-                Ok(AnyAlgorithm::Leases(Leases::new(limit, lease)))
-            }
-        }
-    }
-
-    fn takes_burst(&self) -> bool {
-        matches!(self.algorithm, AlgorithmSpec::TokenBucket { .. } | AlgorithmSpec::LeakyBucket { .. })
-    }
-
-    fn checked_limit(&self) -> Result<u64, Problem> {
-        checked_permits("limit", self.quota.limit())
-    }
-
-    fn checked_span(&self) -> Result<Span, Problem> {
-        match self.quota.period() {
-            Period::Span(span) => check_span("per", span).map(|()| span),
-            Period::Month => Err(Problem::new(
-                "per",
-                "1mo",
-                "which only the calendar can measure",
-                "use algorithm: fixed_window with align: calendar, or a span such as 30d",
-            )),
-        }
-    }
-
-    fn bucket(&self, limit: u64, capacity_field: &'static str, shaped: bool) -> Result<Bucket, Problem> {
-        let per = self.checked_span()?;
-        let field = if self.quota.names_burst() { capacity_field } else { "limit" };
-        let capacity = checked_permits(field, self.quota.burst_or_limit())?;
-        Bucket::new(capacity, limit, per, shaped).ok_or_else(|| {
-            let (_, unit) = crate::algorithm::lowest_terms(limit, per);
-            let most = (MAX_CAPACITY_UNITS / unit).max(1);
-            let remedy = format!(
-                "at {limit} per {per} the most that stays exact is {most}; lower it, or choose a limit and per with a common factor"
-            );
-            Problem::new(field, capacity, "too much to count exactly", remedy)
-        })
-    }
-
-    fn schedule(&self, align: Align) -> Result<Schedule, Problem> {
-        let offset = match align {
-            Align::Epoch => return self.checked_span().map(Schedule::Epoch),
-            Align::FirstRequest => return self.checked_span().map(Schedule::FirstRequest),
-            Align::Calendar(offset) => offset,
-        };
-        if offset.as_minutes().unsigned_abs() > UtcOffset::MAX_MINUTES.unsigned_abs() {
-            return Err(Problem::new("utc_offset", offset, "further than any clock on Earth", "use -18:00 to +18:00"));
-        }
-        let unit = match self.quota.period() {
-            Period::Span(Span::DAY) => CalendarUnit::Day,
-            Period::Span(Span::WEEK) => CalendarUnit::Week,
-            Period::Month => CalendarUnit::Month,
-            Period::Span(_) => {
-                let remedy = "use 1d, 1w or 1mo, or align: epoch";
-                return Err(Problem::new("per", self.quota.period(), "which is no calendar period", remedy));
-            }
-        };
-        Ok(Schedule::Calendar(Calendar { unit, offset }))
-    }
-}
-
 impl AlgorithmSpec {
     /// The word for it in rule files.
     pub fn name(&self) -> &'static str {
@@ -381,50 +252,6 @@ impl AlgorithmSpec {
             Self::Concurrency { .. } => "concurrency",
         }
     }
-}
-
-/// A name people and metrics can on_change: not empty, not long, no control characters.
-pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), Problem> {
-    let remedy = format!("use 1 to {MAX_NAME_BYTES} bytes of printable text");
-    if name.is_empty() {
-        return Err(Problem::new(field, "empty", "so nothing could refer to it", remedy));
-    }
-    if name.len() > MAX_NAME_BYTES {
-        let found = format!("{} bytes long", name.len());
-        return Err(Problem::new(field, found, "too long to show", remedy));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(Problem::new(field, format!("{name:?}"), "with control characters", remedy));
-    }
-    Ok(())
-}
-
-fn checked_permits(field: &'static str, permits: u64) -> Result<u64, Problem> {
-    match permits {
-        0 => Err(Problem::new(
-            field,
-            0,
-            "which refuses every request",
-            "use 1 or more, or leave the rule out to admit every request",
-        )),
-        1..=MAX_PERMITS => Ok(permits),
-        _ => Err(Problem::new(
-            field,
-            permits,
-            "beyond what can be counted exactly",
-            format!("use at most {MAX_PERMITS}"),
-        )),
-    }
-}
-
-fn check_span(field: &'static str, span: Span) -> Result<(), Problem> {
-    if span == Span::ZERO {
-        return Err(Problem::new(field, "0s", "which is no time at all", "use a span such as 250ms, 1s or 1h"));
-    }
-    if span > MAX_PERIOD {
-        return Err(Problem::new(field, span, "longer than we keep count", "use at most 3257d"));
-    }
-    Ok(())
 }
 
 /// Slices of a sliding counter by default: permits return up to a tenth of the window late.
