@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A client that obeys the fields passes: waits are rounded up to whole seconds, remaining permits are rounded down. A denial
-//! lists only the rules that deny, so no `t` exceeds `Retry-After`. Shadow rules do not appear.
+//! lists only the rules that deny, so no `t` exceeds `Retry-After`. Shadow rules do not appear. Under a concurrency rule the
+//! certain time is that of leases that expire; with an [estimate](crate::HoldTimes), the fields have the estimate instead.
 //!
 //! ```
 //! use ratekeeper_core::{Policy, Quota, Rule, Take, Timestamp, Verb};
@@ -34,7 +35,7 @@ mod style;
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::Entry};
-use ratekeeper_core::{DecidedBy, Decision, Policy, ReadyRule, RuleDecision, Source, Verdict};
+use ratekeeper_core::{DecidedBy, Decision, Policy, ReadyRule, RuleDecision, Source, Span, Verdict};
 
 use parameters::RuleParameters;
 pub use style::{HeaderStyle, UnknownHeaderStyle};
@@ -94,12 +95,23 @@ impl RateLimitFields {
     }
 
     /// Calls `put` with the name, in lower case, and the value of each field of this decision.
-    pub fn for_each(&self, decision: &Decision, mut put: impl FnMut(&'static str, &str)) {
+    pub fn for_each(&self, decision: &Decision, put: impl FnMut(&'static str, &str)) {
+        self.for_each_with(decision, None, put);
+    }
+
+    /// [`for_each`](Self::for_each) with the [estimated wait](crate::HoldTimes) of a denial: `Retry-After` and `t` are at
+    /// most that.
+    pub fn for_each_with(
+        &self,
+        decision: &Decision,
+        estimated_wait: Option<Span>,
+        mut put: impl FnMut(&'static str, &str),
+    ) {
         if self.style.is_ietf() {
             if let Some(policy) = self.policy.as_ref().and_then(|value| value.to_str().ok()) {
                 put("ratelimit-policy", policy);
             }
-            let remaining = self.ratelimit(decision);
+            let remaining = self.ratelimit(decision, estimated_wait);
             if !remaining.is_empty() {
                 put("ratelimit", &remaining);
             }
@@ -115,7 +127,7 @@ impl RateLimitFields {
                 put_all(["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]);
             }
         }
-        if let Some(seconds) = retry_after_seconds(decision) {
+        if let Some(seconds) = retry_after_seconds_with(decision, estimated_wait) {
             put(RETRY_AFTER_NAME, &seconds.to_string());
         }
     }
@@ -123,7 +135,12 @@ impl RateLimitFields {
     /// Adds the fields to a response that may have fields of another layer: lists are extended, the longer `Retry-After`
     /// wins, other numbers are kept.
     pub fn insert_into(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.for_each(decision, |name, value| {
+        self.insert_into_with(decision, None, headers);
+    }
+
+    /// [`insert_into`](Self::insert_into) with the [estimated wait](crate::HoldTimes) of a denial.
+    pub fn insert_into_with(&self, decision: &Decision, estimated_wait: Option<Span>, headers: &mut HeaderMap) {
+        self.for_each_with(decision, estimated_wait, |name, value| {
             // Digits and quoted names are always valid.
             let Ok(value) = HeaderValue::try_from(value) else { return };
             match headers.entry(name) {
@@ -153,7 +170,7 @@ impl RateLimitFields {
         self.rules.iter().zip(decision.rules.iter()).filter(|(item, rule)| !item.shadow && !rule.shadow)
     }
 
-    fn ratelimit(&self, decision: &Decision) -> String {
+    fn ratelimit(&self, decision: &Decision, estimated_wait: Option<Span>) -> String {
         let mut value = String::new();
         if decision.source == Source::Open {
             return value; // Not counted, so the remaining permits are unknown.
@@ -172,6 +189,7 @@ impl RateLimitFields {
             // Writing to a string cannot fail.
             let _ = write!(value, "{};r={remaining}", item.quoted);
             if let Some(window) = window {
+                let window = estimated_wait.map_or(window, |estimate| window.min(estimate.max(Span::SECOND)));
                 let _ = write!(value, ";t={}", window.as_secs_ceil());
             }
         }
@@ -203,8 +221,13 @@ impl RuleItem {
 
 /// Whole seconds after which a denied request passes, at least 1; `None` if it was allowed or can never pass.
 pub fn retry_after_seconds(decision: &Decision) -> Option<u64> {
+    retry_after_seconds_with(decision, None)
+}
+
+/// [`retry_after_seconds`] with the [estimated wait](crate::HoldTimes) of a denial, which is the value if there is one.
+pub fn retry_after_seconds_with(decision: &Decision, estimated_wait: Option<Span>) -> Option<u64> {
     match decision.verdict {
-        Verdict::Deny { retry_after } => Some(retry_after.as_secs_ceil().max(1)),
+        Verdict::Deny { retry_after } => Some(estimated_wait.unwrap_or(retry_after).as_secs_ceil().max(1)),
         Verdict::Allow { .. } | Verdict::Never => None,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`headers`] renders a decision as `RateLimit`, `RateLimit-Policy`, `Retry-After` and the older header fields.
 //! - [`address`] finds the client's address behind a known number of proxies.
+//! - [`hold_times`] estimates when a concurrency rule has a permit again.
 //! - [`problem`] renders an error as `application/problem+json`.
 //! - [`decision_json`] renders a decision as one line of JSON; [`json`] has the primitives for the rest of the line.
 //!
@@ -13,9 +14,11 @@
 pub mod address;
 pub mod decision_json;
 pub mod headers;
+pub mod hold_times;
 pub mod json;
 pub mod problem;
 
 pub use address::ClientAddress;
 pub use headers::{HeaderStyle, RateLimitFields};
+pub use hold_times::HoldTimes;
 pub use problem::ProblemDetails;

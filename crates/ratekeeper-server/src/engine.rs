@@ -10,6 +10,7 @@
 mod answer;
 mod conclude;
 mod counter_id;
+mod granted_leases;
 mod inline_limits;
 mod quotas;
 mod reload;
@@ -27,14 +28,14 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use ratekeeper_core::{Ask, Decision, Store, Take, Timestamp, Verb, store_api::LeaseIds};
+use ratekeeper_core::{Ask, Decision, Release, Store, Take, Timestamp, Verb, store_api::LeaseIds};
 
 pub use self::{
     answer::{Answer, Resolution, SubjectAnswer},
     inline_limits::{MAX_INLINE_LIMITS, Throttle},
     reload::{LoadError, RulesStatus},
 };
-use self::{inline_limits::InlinePolicies, reload::RuleInputs, resolve::Resolved};
+use self::{granted_leases::GrantedLeases, inline_limits::InlinePolicies, reload::RuleInputs, resolve::Resolved};
 use crate::{
     request::{Request, RequestError, RequestedLimit},
     rulebook::{PolicyEntry, Rulebook},
@@ -57,6 +58,7 @@ struct Inner {
     /// The inputs of the next rulebook; locked while one is built.
     inputs: Mutex<RuleInputs>,
     lease_ids: LeaseIds,
+    granted_leases: GrantedLeases,
     envoy_counts_refused: AtomicBool,
 }
 
@@ -70,6 +72,7 @@ impl Engine {
             telemetry,
             inputs: Mutex::default(),
             lease_ids: LeaseIds::random(),
+            granted_leases: GrantedLeases::default(),
             envoy_counts_refused: AtomicBool::new(true),
         };
         Self { inner: Arc::new(inner) }
@@ -81,6 +84,9 @@ impl Engine {
         let book = self.book();
         let resolved = Resolved::new(request, &book, self)?;
         let decision = self.ask_store_for(&resolved, request.verb).await?;
+        if let Some(decision) = &decision {
+            self.observe_leases(&resolved, request.verb, decision);
+        }
         let answer = resolved.conclude(request, decision, self);
         self.inner.telemetry.traces().set_decision(|| answer.span_attributes(request.domain));
         Ok(answer)
@@ -175,6 +181,22 @@ impl Engine {
             }
             error
         })
+    }
+
+    /// Notes a lease that was granted, and observes the hold time of one that was released.
+    #[inline]
+    fn observe_leases(&self, resolved: &Resolved<'_>, verb: Verb, decision: &Decision) {
+        match (verb, decision.lease) {
+            (Verb::Take(_), Some(lease)) => self.inner.granted_leases.note(lease, decision.proceed_at()),
+            (Verb::Release(Release::Lease(lease)), _) => {
+                let Some(began) = self.inner.granted_leases.take(lease) else { return };
+                let held = decision.decided_at.since(began);
+                for target in resolved.targets.iter().filter(|target| target.entry.policy.has_leases()) {
+                    target.entry.meters.hold_times().observe(held);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn requested(&self, domain: &str, limit: RequestedLimit) -> Result<Arc<PolicyEntry>, RequestError> {

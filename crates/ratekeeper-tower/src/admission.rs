@@ -36,13 +36,15 @@ pub(crate) async fn admit<L: RateLimiter>(
     let cost = settings.cost.as_ref().map_or(1, |cost| cost(&head));
     match check(&settings.limiter, &key, cost).await {
         Ok(decision) if decision.is_allowed() => {
-            let permit = hold(&decision, &settings.limiter, &key);
+            let permit = hold(&decision, &settings.limiter, &key, Some(&settings.hold_times));
             Ok((head, Some(Admitted { decision, permit })))
         }
         Ok(decision) => {
             let fields = settings.fields();
-            let mut response = settings.refuse(&Refusal::Limited { decision: &decision, fields: &fields }, &head);
-            fields.insert_into(&decision, response.headers_mut());
+            let estimated_wait = settings.hold_times.estimated_wait(&settings.limiter.policy(), &decision, cost);
+            let refusal = Refusal::Limited { decision: &decision, fields: &fields, estimated_wait };
+            let mut response = settings.refuse(&refusal, &head);
+            fields.insert_into_with(&decision, estimated_wait, response.headers_mut());
             Err(response)
         }
         Err(_) if settings.on_store_error == OnStoreError::Pass => Ok((head, None)),

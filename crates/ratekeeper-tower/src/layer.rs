@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, request::Parts};
-use ratekeeper_http::HeaderStyle;
+use ratekeeper_http::{HeaderStyle, HoldTimes};
 use tower_layer::Layer;
 
 use crate::{
@@ -34,6 +34,7 @@ impl<L: RateLimiter> RateLimitLayer<L> {
             on_store_error: OnStoreError::default(),
             refusal_response: None,
             fields,
+            hold_times: Arc::new(HoldTimes::default()),
         };
         Self { settings: Arc::new(settings) }
     }

@@ -5,8 +5,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ratekeeper_core::{Decision, LeaseId, Policy, Release, Verb, algorithm::AnyAlgorithm};
-use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+use ratekeeper_core::{Decision, LeaseId, Policy, Release, Span, Verb, algorithm::AnyAlgorithm};
+use ratekeeper_http::HoldTimes;
+use tokio::{
+    runtime::Handle,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 use crate::limiter::RateLimiter;
 
@@ -16,6 +21,8 @@ struct Permit<L: RateLimiter> {
     key: String,
     lease: LeaseId,
     heartbeat: Option<JoinHandle<()>>,
+    held_since: Instant,
+    hold_times: Option<Arc<HoldTimes>>,
 }
 
 /// A permit of any limiter, held until it is dropped.
@@ -23,8 +30,13 @@ pub(crate) trait HeldPermit: Send + Sync {}
 
 impl<L: RateLimiter> HeldPermit for Permit<L> {}
 
-/// Holds the permit of a decision, if it has a lease.
-pub(crate) fn hold<L: RateLimiter>(decision: &Decision, limiter: &L, key: &str) -> Option<Box<dyn HeldPermit>> {
+/// Holds the permit of a decision, if it has a lease. Its hold time is observed when it ends, if `hold_times` is given.
+pub(crate) fn hold<L: RateLimiter>(
+    decision: &Decision,
+    limiter: &L,
+    key: &str,
+    hold_times: Option<&Arc<HoldTimes>>,
+) -> Option<Box<dyn HeldPermit>> {
     let lease = decision.lease?;
     let interval = shortest_lease(&limiter.policy()).map(|lease| (lease / HEARTBEATS_PER_LEASE).max(MIN_INTERVAL));
     let heartbeat = interval.zip(Handle::try_current().ok()).map(|(interval, runtime)| {
@@ -39,7 +51,8 @@ pub(crate) fn hold<L: RateLimiter>(decision: &Decision, limiter: &L, key: &str) 
             }
         })
     });
-    Some(Box::new(Permit { limiter: limiter.clone(), key: key.to_owned(), lease, heartbeat }))
+    let (held_since, hold_times) = (Instant::now(), hold_times.cloned());
+    Some(Box::new(Permit { limiter: limiter.clone(), key: key.to_owned(), lease, heartbeat, held_since, hold_times }))
 }
 
 /// Refunds the permits of a request that was not sent. Permits that a later reservation depends on stay charged.
@@ -52,6 +65,9 @@ impl<L: RateLimiter> Drop for Permit<L> {
     fn drop(&mut self) {
         if let Some(heartbeat) = self.heartbeat.take() {
             heartbeat.abort();
+        }
+        if let Some(hold_times) = &self.hold_times {
+            hold_times.observe(Span::from_duration(self.held_since.elapsed()));
         }
         self.limiter.submit(&self.key, 0, Verb::Release(Release::Lease(self.lease)));
     }

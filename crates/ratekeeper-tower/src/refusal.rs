@@ -13,9 +13,9 @@ mod grpc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
-use ratekeeper_core::{Decision, Source, StoreError, Verdict};
+use ratekeeper_core::{Decision, Source, Span, StoreError, Verdict};
 
-use ratekeeper_http::{ProblemDetails, RateLimitFields, headers::retry_after_seconds};
+use ratekeeper_http::{ProblemDetails, RateLimitFields, headers::retry_after_seconds_with};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,10 @@ pub enum Refusal<'a> {
         decision: &'a Decision,
         /// The header fields of the policy, which have the names of its rules.
         fields: &'a RateLimitFields,
+        /// Under a concurrency rule: when a permit becomes free, by the hold times of earlier responses of this layer. It
+        /// is the value of `Retry-After`; the certain time is in the decision. `None` for other rules, and until a response
+        /// has ended.
+        estimated_wait: Option<Span>,
     },
     /// It has no key.
     NoKey,
@@ -54,7 +58,7 @@ impl Refusal<'_> {
     /// The names of the rules that refuse.
     pub fn violated(&self) -> Vec<&str> {
         match self {
-            Self::Limited { decision, fields } => fields.violated(decision).collect(),
+            Self::Limited { decision, fields, .. } => fields.violated(decision).collect(),
             _ => Vec::new(),
         }
     }
@@ -64,13 +68,18 @@ impl Refusal<'_> {
         let rules = self.violated().iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
         let (noun, verb) = if self.violated().len() == 1 { ("rule", "refuses") } else { ("rules", "refuse") };
         match self {
-            Self::Limited { decision, .. } => match (decision.verdict, retry_after_seconds(decision)) {
-                (Verdict::Never, _) => {
-                    format!("{noun} {rules}: the request asks for more than {} at once; ask for less", decision.limit())
+            Self::Limited { decision, estimated_wait, .. } => {
+                match (decision.verdict, retry_after_seconds_with(decision, *estimated_wait)) {
+                    (Verdict::Never, _) => {
+                        format!(
+                            "{noun} {rules}: the request asks for more than {} at once; ask for less",
+                            decision.limit()
+                        )
+                    }
+                    (_, Some(seconds)) if rules.is_empty() => format!("retry in {seconds} s"),
+                    (_, seconds) => format!("{noun} {rules} {verb}; retry in {} s", seconds.unwrap_or(1)),
                 }
-                (_, Some(seconds)) if rules.is_empty() => format!("retry in {seconds} s"),
-                (_, seconds) => format!("{noun} {rules} {verb}; retry in {} s", seconds.unwrap_or(1)),
-            },
+            }
             Self::NoKey => "the request has no key: it does not identify its sender".to_owned(),
             Self::KeyTooLong { found } => {
                 let max = ratekeeper_core::bounds::MAX_KEY_BYTES;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, request::Parts};
-use ratekeeper_http::RateLimitFields;
+use ratekeeper_http::{HoldTimes, RateLimitFields};
 
 use crate::{fields::PolicyFields, key::KeyExtractor, limiter::RateLimiter, refusal::Refusal};
 
@@ -42,6 +42,8 @@ pub(crate) struct Settings<L> {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) refusal_response: Option<RefusalFn>,
     pub(crate) fields: PolicyFields,
+    /// The hold times of responses, for the estimated wait of refused requests.
+    pub(crate) hold_times: Arc<HoldTimes>,
 }
 
 /// The cost of a request.

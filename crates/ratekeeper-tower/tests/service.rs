@@ -113,6 +113,27 @@ async fn a_long_response_keeps_its_permit_beyond_the_lease() {
     assert_eq!(send(&service, from_user("ann")).await.status, StatusCode::OK);
 }
 
+/// Until a response has ended the layer knows only the lease. Then `Retry-After` is the mean hold time by the number of
+/// permits, and never above the lease.
+#[tokio::test(start_paused = true)]
+async fn retry_after_of_a_concurrency_rule_is_estimated_from_hold_times() {
+    let limiter = limiter([Rule::concurrency("slots", 2, seconds(60))]);
+    let service = RateLimitLayer::new(limiter, user_key()).layer(service_fn(greet));
+    let hold = || service.clone().oneshot(from_user("ann"));
+    let held = (hold().await.unwrap(), hold().await.unwrap());
+    let refused = send(&service, from_user("ann")).await;
+    assert_eq!((refused.header("retry-after"), refused.header("ratelimit")), ("60", "\"slots\";r=0;t=60"));
+
+    tokio::time::sleep(seconds(10)).await;
+    drop(held);
+    let held = (hold().await.unwrap(), hold().await.unwrap());
+    let refused = send(&service, from_user("ann")).await;
+    assert_eq!((refused.header("retry-after"), refused.header("ratelimit")), ("5", "\"slots\";r=0;t=5"));
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(problem["detail"], "rule \"slots\" refuses; retry in 5 s");
+    drop(held);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shaped_rule_spaces_requests_evenly() {
     let limiter = limiter([Rule::leaky_bucket_shaped("even", Quota::per_second(5))]);

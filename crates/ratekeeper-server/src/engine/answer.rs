@@ -16,6 +16,9 @@ pub struct Answer {
     /// The combined decision. `None` if no rule limits the request (unknown domain, no matching policy, kill switch);
     /// the request is then allowed.
     pub decision: Option<Decision>,
+    /// The estimated wait of a request that a concurrency rule denies, by the hold times of leases that this process has
+    /// granted. At most the certain `retry_after`. `None` for other answers, and before the first release.
+    pub estimated_wait: Option<Span>,
     /// The answers of the subjects, in the order of the request.
     pub subjects: Vec<SubjectAnswer>,
 }

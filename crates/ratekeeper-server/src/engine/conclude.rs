@@ -1,11 +1,14 @@
 //! Conclusion of a request: builds the answer from the store's decision and updates the metrics of takes.
 
 use ratekeeper_core::{
-    DecidedBy, Decision, RuleDecision, RuleDecisions, Timestamp, Verb, Verdict, store_api::strictest_denial,
+    DecidedBy, Decision, RuleDecision, RuleDecisions, Span, Timestamp, Verb, Verdict, store_api::strictest_denial,
 };
 use smallvec::SmallVec;
 
-use super::{Answer, Engine, Resolution, SubjectAnswer, resolve::Resolved};
+use super::{
+    Answer, Engine, Resolution, SubjectAnswer,
+    resolve::{Resolved, Target},
+};
 use crate::{request::Request, telemetry::Denial};
 
 impl Resolved<'_> {
@@ -39,7 +42,9 @@ impl Resolved<'_> {
             }
             answer
         });
-        let mut answer = Answer { subjects: subjects.collect(), decision };
+        let mut answer = Answer { subjects: subjects.collect(), estimated_wait: None, decision };
+        answer.estimated_wait =
+            answer.decision.as_ref().and_then(|decision| estimated_wait(&self.targets, &starts, decision));
         let quotas_refuse = is_take && !self.shadow && answer.refuse_over_all_quotas(|| engine.store_time());
         if let (Some(decision), true) = (&answer.decision, is_take) {
             for (index, (target, start)) in self.targets.iter().zip(&starts).enumerate() {
@@ -58,6 +63,23 @@ impl Resolved<'_> {
         }
         answer
     }
+}
+
+/// The estimated wait of a denied request: that of the target with the longest, where targets without leases count with
+/// the certain time.
+#[inline]
+fn estimated_wait(targets: &[Target<'_>], starts: &[usize], decision: &Decision) -> Option<Span> {
+    let Verdict::Deny { retry_after: certain } = decision.verdict else { return None };
+    let (mut longest, mut is_estimate) = (Span::ZERO, false);
+    for (target, start) in targets.iter().zip(starts) {
+        let policy = &target.entry.policy;
+        let rules = rules_at(decision, *start, policy.rules().len());
+        let estimate = target.entry.meters.hold_times().estimated_wait_of(policy, rules, decision, target.cost);
+        is_estimate |= estimate.is_some();
+        let wait = estimate.or_else(|| strictest_denial(rules).and_then(|(_, verdict)| verdict.retry_after_span()));
+        longest = longest.max(wait.unwrap_or_default());
+    }
+    is_estimate.then_some(longest.min(certain))
 }
 
 /// The decision for a request that a ban refuses.

@@ -8,7 +8,8 @@ mod targets;
 use ratekeeper_core::{Ask, Verb};
 use smallvec::SmallVec;
 
-use self::targets::{PolicyRef, Target};
+use self::targets::PolicyRef;
+pub(super) use self::targets::Target;
 use super::{Engine, Resolution, SubjectAnswer, inline_limits::THROTTLE_DOMAIN};
 use crate::{
     lossy_text::Escaped,

@@ -60,7 +60,7 @@ pub(super) fn headers(answer: &Answer, fields: &HeaderCache, list: &mut Vec<Head
         Some(policy)
     });
     if let Some(fields) = fields.of(policies) {
-        fields.for_each(decision, put);
+        fields.for_each_with(decision, answer.estimated_wait, put);
     }
 }
 

@@ -47,6 +47,9 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, verb: Verb, now: Time
         None => push(&mut line, b"null"),
     }
     push_word(&mut line, b",\"source\":\"", answer.source());
+    if let Some(estimated_wait) = answer.estimated_wait {
+        push_field(&mut line, b",\"estimated_wait_us\":", estimated_wait.as_micros());
+    }
     if let Some(decision) = &answer.decision {
         if let Some(lease) = decision.lease {
             push_field(&mut line, b",\"lease\":", lease.0);
@@ -83,8 +86,11 @@ pub(super) fn allowed_or(deny: Option<StatusCode>, answer: &Answer, fields: &Hea
         return problem::reply(problem.with_status(status));
     }
     let deny = deny.unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    let detail = match answer.verdict() {
-        Verdict::Deny { retry_after } => format!("the same request passes after {retry_after}"),
+    let detail = match (answer.verdict(), answer.estimated_wait) {
+        (Verdict::Deny { retry_after }, Some(estimate)) => {
+            format!("a permit is free in about {estimate}, and in {retry_after} at the latest")
+        }
+        (Verdict::Deny { retry_after }, None) => format!("the same request passes after {retry_after}"),
         _ => "a retry cannot succeed: the cost exceeds the limit".to_owned(),
     };
     let mut problem = Problem::quota_exceeded(detail).with_status(deny);
@@ -98,7 +104,7 @@ pub(super) fn allowed_or(deny: Option<StatusCode>, answer: &Answer, fields: &Hea
 
 fn put_fields(answer: &Answer, fields: &HeaderCache, headers: &mut HeaderMap) {
     if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(policies(answer))) {
-        fields.insert_into(decision, headers);
+        fields.insert_into_with(decision, answer.estimated_wait, headers);
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use ratekeeper_core::{Decision, Policy, RuleDecision, Source, Verdict};
+use ratekeeper_http::HoldTimes;
 
 use super::labels::{DecisionLabels, RuleLabels};
 
@@ -37,6 +38,7 @@ struct Meters {
     cells: Box<[OnceLock<Counter>]>,
     /// By rule.
     shadows: Box<[OnceLock<Counter>]>,
+    hold_times: HoldTimes,
 }
 
 impl PolicyMeters {
@@ -50,7 +52,16 @@ impl PolicyMeters {
         let cells = (0..(rules.len() + 1) * VERDICTS * SOURCES).map(|_| OnceLock::new()).collect();
         let shadows = rules.iter().map(|_| OnceLock::new()).collect();
         let (domain, policy) = (policy.domain().to_owned(), policy.name().to_owned());
-        Self(Arc::new(Meters { domain, policy, rules, decisions, shadow_denials, cells, shadows }))
+        Self(Arc::new(Meters {
+            domain,
+            policy,
+            rules,
+            decisions,
+            shadow_denials,
+            cells,
+            shadows,
+            hold_times: HoldTimes::default(),
+        }))
     }
 
     /// Counts a decision under the rule that determines it, and the denials of its shadow rules.
@@ -69,6 +80,11 @@ impl PolicyMeters {
                 cell.get_or_init(|| meters.shadow_counter(index)).inc();
             }
         }
+    }
+
+    /// The hold times of leases that this process has granted and released.
+    pub(crate) fn hold_times(&self) -> &HoldTimes {
+        &self.0.hold_times
     }
 
     /// Decisions so far, including those by the rules of these overrides.

@@ -1,5 +1,7 @@
 //! Requests of the HTTP wire and their responses: verbs, reservations, leases, descriptors.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use crate::fixture::Fixture;
@@ -180,4 +182,37 @@ fn http_2_answers_the_same() {
     });
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["remaining"], 2);
+}
+
+/// Before a release the only known time is the lease. Afterwards the header field has the estimate, and the exact field
+/// keeps the certain time.
+#[test]
+fn retry_after_of_a_concurrency_rule_is_estimated_from_hold_times() {
+    let fixture = Fixture::new();
+    let body = r#"{"domain":"api","descriptor":{"job":"j"}}"#;
+    let began = Instant::now();
+    let leases = [fixture.check(body), fixture.check(body)].map(|taken| taken["lease"].as_u64().unwrap());
+    let denied = fixture.post("/v1/check", body);
+    assert_eq!(denied.json().get("estimated_wait_us"), None);
+    assert!(denied.header("retry-after").unwrap().parse::<u64>().unwrap() > 3_000);
+
+    let release = |lease| {
+        let body = format!(r#"{{"domain":"api","descriptor":{{"job":"j"}},"lease":{lease}}}"#);
+        assert_eq!(fixture.post("/v1/release", &body).json()["held"], true);
+    };
+    leases.into_iter().for_each(release);
+    let longest_hold = u64::try_from(began.elapsed().as_micros()).unwrap();
+    fixture.check(body);
+    fixture.check(body);
+    let denied = fixture.post("/v1/check", body);
+    let fields = denied.json();
+    let (estimate, certain) =
+        (fields["estimated_wait_us"].as_u64().unwrap(), fields["retry_after_us"].as_u64().unwrap());
+    assert!(estimate <= longest_hold.div_ceil(2), "{estimate} us, and no hold was longer than {longest_hold} us");
+    assert!(certain > 3_000_000_000, "the certain time is still that of the lease: {certain}");
+    let seconds: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(seconds, estimate.div_ceil(1_000_000).max(1));
+
+    let proxied = fixture.get("/v1/auth?entry=job:value:j", &[]);
+    assert_eq!((proxied.status, proxied.header("retry-after")), (429, denied.header("retry-after")));
 }

@@ -46,7 +46,7 @@ pub(super) async fn acquire<L: RateLimiter>(
             }
             Err(error) => return Err(error),
         };
-        let permit = hold(&decision, limiter, &key);
+        let permit = hold(&decision, limiter, &key, None);
         if backoff.until(&key).is_none() {
             return Ok((head, Acquired { key, permit }));
         }

@@ -23,9 +23,11 @@ pub(super) fn response(refusal: &Refusal<'_>, content_type: &HeaderValue) -> Res
     if let Ok(message) = HeaderValue::try_from(percent_encoded(&refusal.detail())) {
         headers.insert(GRPC_MESSAGE, message);
     }
-    if let Refusal::Limited { decision, .. } = refusal {
+    if let Refusal::Limited { decision, estimated_wait, .. } = refusal {
         let pushback = match decision.verdict {
-            Verdict::Deny { retry_after } => HeaderValue::from(retry_after.as_micros().div_ceil(1_000)),
+            Verdict::Deny { retry_after } => {
+                HeaderValue::from(estimated_wait.unwrap_or(retry_after).as_micros().div_ceil(1_000))
+            }
             _ => HeaderValue::from_static("-1"),
         };
         headers.insert(GRPC_RETRY_PUSHBACK_MS, pushback);
