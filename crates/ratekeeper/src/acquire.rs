@@ -6,11 +6,16 @@
 use std::{sync::Arc, time::Duration};
 
 use ratekeeper_core::{Decision, LeaseId, Span, Store, StoreError, Take, Timestamp, Verb, Verdict};
-use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    deadline::Deadline, error::AcquireError, limiter::Limiter, observer::LimiterEvent, policies::PolicySlot,
-    request::Request, trace::trace_event,
+    deadline::Deadline,
+    error::AcquireError,
+    limiter::Limiter,
+    observer::LimiterEvent,
+    policies::PolicySlot,
+    request::Request,
+    trace::trace_event,
+    waiting::{TaskWaiting, Waiting},
 };
 
 /// Permits that were acquired.
@@ -50,13 +55,23 @@ impl<S: Store> Limiter<S> {
         request: Request<'_>,
         timeout: Option<Duration>,
     ) -> Result<Acquired, AcquireError> {
+        self.acquire_waiting(request, timeout, &TaskWaiting).await
+    }
+
+    /// Takes the permits; the wait is spent as `waiting` says.
+    pub(crate) async fn acquire_waiting<W: Waiting>(
+        &self,
+        request: Request<'_>,
+        timeout: Option<Duration>,
+        waiting: &W,
+    ) -> Result<Acquired, AcquireError> {
         let deadline = Deadline::after(timeout);
         let wanted = Wanted { limiter: self, slot: self.slot_of(&request)?, key: request.key, permits: request.cost };
         if wanted.slot.has_leases() {
-            return wanted.acquire_lease(&deadline).await;
+            return wanted.acquire_lease(&deadline, waiting).await;
         }
         let decision = wanted.take(Take::within(deadline.left())).await?;
-        wanted.sleep_until_granted(decision, &deadline).await
+        wanted.sleep_until_granted(decision, &deadline, waiting).await
     }
 }
 
@@ -75,7 +90,12 @@ impl<S: Store> Wanted<'_, S> {
     }
 
     /// Sleeps until granted permits are due. Refunds them if the future is dropped or wakes up too late.
-    async fn sleep_until_granted(&self, decision: Decision, deadline: &Deadline) -> Result<Acquired, AcquireError> {
+    async fn sleep_until_granted<W: Waiting>(
+        &self,
+        decision: Decision,
+        deadline: &Deadline,
+        waiting: &W,
+    ) -> Result<Acquired, AcquireError> {
         let wait = match decision.verdict {
             Verdict::Allow { wait } => wait,
             Verdict::Deny { retry_after } => return Err(denied(retry_after)),
@@ -88,7 +108,7 @@ impl<S: Store> Wanted<'_, S> {
             return Err(denied(wait));
         }
         if wait > Span::ZERO {
-            sleep_until(Instant::now() + Duration::from(wait)).await;
+            waiting.sleep(wait.into()).await;
         }
         if let Some(late_by) = deadline.missed_by(wait) {
             return Err(AcquireError::DeadlineMissed { late_by });
@@ -108,9 +128,9 @@ impl<S: Store> Wanted<'_, S> {
     }
 
     /// Waits for a lease under a concurrency rule: tries, and tries again after a release or an expiry.
-    async fn acquire_lease(&self, deadline: &Deadline) -> Result<Acquired, AcquireError> {
+    async fn acquire_lease<W: Waiting>(&self, deadline: &Deadline, waiting: &W) -> Result<Acquired, AcquireError> {
         let wait_queue = &self.slot.wait_queue;
-        let Some(_head) = wait_queue.join(self.key, deadline).await else {
+        let Some(_head) = wait_queue.join(self.key, deadline, waiting).await else {
             // Other tasks are still queued. At the latest, all leases have expired when the key is back to its initial state.
             let state = self.limiter.decide(self.slot, self.key, 0, Verb::Peek).await?;
             return Err(denied(state.reset_after_span()));
@@ -120,7 +140,7 @@ impl<S: Store> Wanted<'_, S> {
             let released = wait_queue.released(self.key);
             let decision = self.take(self.limiter.take(self.slot, Take::now())).await?;
             let Verdict::Deny { retry_after } = decision.verdict else {
-                return self.sleep_until_granted(decision, deadline).await;
+                return self.sleep_until_granted(decision, deadline, waiting).await;
             };
             let left = deadline.left();
             if left == Span::ZERO {
@@ -128,7 +148,7 @@ impl<S: Store> Wanted<'_, S> {
             }
             // A lease may also expire, or be released in another process.
             let pause = retry_after.min(left).min(POLL_INTERVAL);
-            let _ = tokio::time::timeout(pause.into(), released).await;
+            let _ = waiting.within(pause.into(), released).await;
         }
     }
 }

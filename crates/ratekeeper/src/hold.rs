@@ -4,7 +4,12 @@ use std::{fmt, time::Duration};
 
 use ratekeeper_core::{LeaseId, Release, Store, StoreError, Verb};
 
-use crate::{error::AcquireError, limiter::Limiter, request::Request};
+use crate::{
+    error::AcquireError,
+    limiter::Limiter,
+    request::Request,
+    waiting::{TaskWaiting, Waiting},
+};
 
 /// Permits held under a concurrency rule. Dropping the guard releases them.
 #[must_use = "dropped at once, the lease is released at once"]
@@ -33,8 +38,18 @@ impl<S: Store> Limiter<S> {
     }
 
     async fn hold_by(&self, request: Request<'_>, timeout: Option<Duration>) -> Result<LeaseGuard<S>, AcquireError> {
+        self.hold_waiting(request, timeout, &TaskWaiting).await
+    }
+
+    /// Waits for a lease; the wait is spent as `waiting` says.
+    pub(crate) async fn hold_waiting<W: Waiting>(
+        &self,
+        request: Request<'_>,
+        timeout: Option<Duration>,
+        waiting: &W,
+    ) -> Result<LeaseGuard<S>, AcquireError> {
         let slot = self.slot_of(&request)?;
-        let acquired = self.acquire_by(request, timeout).await?;
+        let acquired = self.acquire_waiting(request, timeout, waiting).await?;
         Ok(LeaseGuard { limiter: self.with_slot(slot), key: request.key.to_owned(), lease: acquired.decision.lease })
     }
 }

@@ -111,6 +111,21 @@
 //! Waiters are served in arrival order, in all processes that share the store, and none of them polls. Dropping the future
 //! refunds the permits, unless a later reservation depends on them.
 //!
+//! # Without async
+//!
+//! [`Limiter::blocking`] has the same methods for threads: they return the result, and `acquire` and `hold` park the thread.
+//! In memory there is no runtime at all; for Redis, `LimiterBuilder::open_blocking` starts one background thread.
+//!
+#![cfg_attr(all(feature = "memory", feature = "tokio"), doc = "```")]
+#![cfg_attr(not(all(feature = "memory", feature = "tokio")), doc = "```ignore")]
+//! use ratekeeper::{Limiter, Quota, Rule};
+//!
+//! let limiter = Limiter::builder().rule(Rule::token_bucket("burst", Quota::per_second(1_000))).build()?.blocking();
+//! assert!(limiter.check("user:42")?.is_allowed());
+//! limiter.acquire(("user:42", 1_000))?; // sleeps for a millisecond, until the bucket is full again
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Tests
 //!
 //! A limiter on a [`ManualClock`] needs no sleeping:
@@ -139,7 +154,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `memory` | yes | the embedded store |
-//! | `tokio` | yes | waiting: `acquire` and `hold` sleep on tokio's timer |
+//! | `tokio` | yes | waiting: `acquire` and `hold` sleep on tokio's timer, or park a thread: `BlockingLimiter` |
 //! | `tracing` | yes | events for `tracing` subscribers |
 //! | `redis` | no | limits shared by several processes, in Redis or Valkey; `redis-tls` adds TLS |
 //! | `rules` | no | rule files: `RuleLimiter` |
@@ -154,6 +169,8 @@ mod acquire;
 #[cfg(feature = "memory")]
 mod any_store;
 mod ask;
+#[cfg(feature = "tokio")]
+mod blocking;
 mod builder;
 mod change;
 #[cfg(feature = "tokio")]
@@ -178,11 +195,17 @@ pub mod tower;
 mod trace;
 #[cfg(feature = "tokio")]
 mod wait_queue;
+#[cfg(feature = "tokio")]
+mod waiting;
 
 #[cfg(feature = "tokio")]
 pub use acquire::Acquired;
 #[cfg(feature = "memory")]
 pub use any_store::{AnyPolicy, AnyStore, OpenStoreError, StoreConfig};
+#[cfg(all(feature = "tokio", feature = "redis"))]
+pub use blocking::OpenBlockingError;
+#[cfg(feature = "tokio")]
+pub use blocking::{BlockingLease, BlockingLimiter, BlockingReservation};
 pub use builder::{LimiterBuilder, NoStore};
 #[cfg(feature = "rules")]
 pub use descriptor::Descriptor;

@@ -1,6 +1,6 @@
 //! Fair wait queue for leases of a concurrency rule, per key.
 //!
-//! A rate frees permits at known times; a lease is released at an unknown one. So the tasks of this process queue per key
+//! A rate frees permits at known times; a lease is released at an unknown one. So the tasks and threads of this process queue per key
 //! in arrival order. The head of the queue asks the store after every release in this process, and periodically for
 //! releases in others.
 //!
@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-use crate::deadline::Deadline;
+use crate::{deadline::Deadline, waiting::Waiting};
 
 /// The queues of all keys with waiting tasks.
 #[derive(Debug, Default)]
@@ -39,14 +39,14 @@ pub(crate) struct QueueHead<'a> {
 
 impl WaitQueues {
     /// Waits to become the head; `None` if the deadline passes before.
-    pub(crate) async fn join(&self, key: &str, deadline: &Deadline) -> Option<QueueHead<'_>> {
+    pub(crate) async fn join<W: Waiting>(&self, key: &str, deadline: &Deadline, waiting: &W) -> Option<QueueHead<'_>> {
         let queue = Arc::clone(self.lock().entry(key.to_owned()).or_default());
         let guard = Arc::clone(&queue.head).lock_owned();
         // The head holds the only reference of this task to the queue, so that `Drop` can tell whether it is the last.
         let mut head = QueueHead { queues: self, key: key.to_owned(), queue: Some(queue), guard: None };
         head.guard = Some(match deadline.timeout {
             None => guard.await,
-            Some(_) => tokio::time::timeout(deadline.left().into(), guard).await.ok()?,
+            Some(_) => waiting.within(deadline.left().into(), guard).await?,
         });
         Some(head)
     }
