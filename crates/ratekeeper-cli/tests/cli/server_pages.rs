@@ -35,6 +35,11 @@ fn the_page_about_switches_is_executable() {
 }
 
 #[test]
+fn the_page_about_troubleshooting_is_executable() {
+    check("docs/troubleshooting.md", &Fixture::new(), &[], 6);
+}
+
+#[test]
 fn the_tutorial_is_executable() {
     with_its_rules("docs/tutorial.md", 1, 13);
 }

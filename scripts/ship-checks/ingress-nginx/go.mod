@@ -1,0 +1,3 @@
+module example.com/ratekeeper-ingress-nginx
+
+go 1.24
