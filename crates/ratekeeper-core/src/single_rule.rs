@@ -112,8 +112,8 @@ impl SingleRule {
     }
 }
 
-/// Fast path for the commonest policy: one enforced bucket, not shaped, not counting refused requests. It is small enough
-/// to copy into a store's policy handle.
+/// Fast path for the commonest policy: one enforced bucket, not shaped, its rate not rounded, not counting refused
+/// requests. It is small enough to copy into a store's policy handle.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleBucket(Bucket);
 
@@ -122,7 +122,7 @@ impl SingleBucket {
     pub fn of(policy: &Policy) -> Option<Self> {
         match policy.rules() {
             [rule] if !rule.is_shadow() && !rule.counts_refused() => match rule.algorithm() {
-                AnyAlgorithm::Bucket(bucket) if !bucket.is_shaped() => Some(Self(*bucket)),
+                AnyAlgorithm::Bucket(bucket) if !bucket.is_shaped() && !bucket.is_rounded() => Some(Self(*bucket)),
                 _ => None,
             },
             _ => None,

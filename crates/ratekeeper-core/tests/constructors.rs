@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AlgorithmSpec, Align, Policy, PolicyError, Quota, Rule, Span, UtcOffset,
+    AlgorithmSpec, Align, Period, Policy, PolicyError, Quota, Rule, Span, UtcOffset,
     bounds::{MAX_BUCKETS, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS, MAX_RULES},
 };
+use ratekeeper_testkit::random::Random;
 
 /// The message, after checking that the structured error names the same field and that the rule and policy are named.
 #[track_caller]
@@ -273,4 +274,41 @@ fn replacing_a_rule_keeps_the_others_and_the_domain() {
     assert_eq!(limits, [("a", 1), ("b", 3), ("c", 4)]);
     assert_eq!((changed.domain(), changed.name()), ("shop", "api"));
     assert!(policy.with_rule(rule("a", 0)).is_err());
+}
+
+/// Limits up to 2^40, periods up to a year, bursts up to the limit: every algorithm accepts them, a log up to its bound.
+#[test]
+fn every_sensible_quota_is_accepted() {
+    let mut random = Random::new(13);
+    let year = 366 * Span::DAY.as_micros();
+    let mut quotas = vec![
+        Quota::per_micros(7_777, Span::from_micros(30 * Span::DAY.as_micros())),
+        Quota::per_micros(12_345, Span::from_micros(30 * Span::DAY.as_micros())),
+        Quota::per_day(100_003),
+        Quota::per_micros(MAX_PERMITS, Span::from_micros(year)),
+        Quota::per_micros(MAX_PERMITS, Span::from_micros(1)),
+    ];
+    for _ in 0..100_000 {
+        let (limit, per) = (1 << random.below(41), 1 + random.below(year));
+        let (limit, per) = (random.between(1, limit), per >> random.below(45));
+        quotas.push(Quota::per_micros(limit, Span::from_micros(per.max(1))));
+    }
+    for quota in quotas {
+        let burst = random.between(1, quota.limit());
+        for rule in every_algorithm(quota) {
+            let is_bucket =
+                matches!(rule.algorithm(), AlgorithmSpec::TokenBucket { .. } | AlgorithmSpec::LeakyBucket { .. });
+            let is_log = rule.algorithm() == AlgorithmSpec::SlidingLog;
+            let narrow = matches!(rule.algorithm(), AlgorithmSpec::SlidingCounter { .. })
+                && matches!(quota.period(), Period::Span(span) if span.as_micros() < 10);
+            if (is_log && quota.limit() > MAX_LOG_LIMIT) || narrow {
+                continue;
+            }
+            assert!(rule.compile().is_ok(), "{rule:?}");
+            if is_bucket {
+                let with_burst = Rule::new("r", quota.burst(burst), rule.algorithm());
+                assert!(with_burst.compile().is_ok(), "{with_burst:?}");
+            }
+        }
+    }
 }

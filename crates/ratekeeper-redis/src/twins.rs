@@ -87,6 +87,8 @@ macro_rules! twins {
 
 twins! {
     token_buckets_are_twins: TokenBucket,
+    rounded_buckets_are_twins: Rounded,
+    rounded_shaped_buckets_are_twins: RoundedShaped,
     stepwise_buckets_are_twins: Stepwise,
     leaky_buckets_are_twins: Leaky,
     shaped_buckets_are_twins: Shaped,

@@ -18,6 +18,7 @@
 mod calendar;
 mod concurrency;
 mod fixed_window;
+mod grid;
 mod leaky_bucket;
 mod sliding_counter;
 mod sliding_log;

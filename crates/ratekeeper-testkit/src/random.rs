@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{AlgorithmSpec, Align, Quota, Rule, Span, Take, Timestamp, UtcOffset, bounds};
+use ratekeeper_core::{
+    AlgorithmSpec, Align, Quota, Rule, Span, Take, Timestamp, UtcOffset, algorithm::AnyAlgorithm, bounds,
+};
 
 /// A small generator: the same seed, the same numbers, on every machine. (SplitMix64.)
 #[derive(Clone, Debug)]
@@ -19,6 +21,10 @@ pub struct Random {
 pub enum Kind {
     /// Token bucket, continuous.
     TokenBucket,
+    /// Token bucket with a quota so large that its rate is rounded.
+    Rounded,
+    /// Leaky bucket with such a quota and an even outflow.
+    RoundedShaped,
     /// Token bucket, stepwise.
     Stepwise,
     /// Leaky bucket as a meter.
@@ -40,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them but the rounded ones, which few quotas are.
     pub const ALL: [Self; 10] = [
         Self::TokenBucket,
         Self::Stepwise,
@@ -109,7 +115,12 @@ impl Random {
     pub fn rule(&mut self, name: &str, kind: Kind) -> Rule {
         loop {
             let rule = self.any_rule(name, kind);
-            if rule.compile().is_ok() {
+            let is_rounded = |bucket: AnyAlgorithm| matches!(bucket, AnyAlgorithm::Bucket(it) if it.is_rounded());
+            let fits = match kind {
+                Kind::Rounded | Kind::RoundedShaped => rule.compile().is_ok_and(is_rounded),
+                _ => rule.compile().is_ok(),
+            };
+            if fits {
                 return rule;
             }
         }
@@ -127,6 +138,8 @@ impl Random {
         let quota = Quota::per_micros(limit, Span::from_micros(period));
         match kind {
             Kind::TokenBucket => Rule::token_bucket(name, self.with_burst(quota)),
+            Kind::Rounded => Rule::token_bucket(name, self.large_quota()),
+            Kind::RoundedShaped => Rule::leaky_bucket_shaped(name, self.large_quota()),
             Kind::Stepwise => Rule::token_bucket_stepwise(name, self.with_burst(quota)),
             Kind::Leaky => Rule::leaky_bucket(name, self.with_burst(quota)),
             Kind::Shaped => Rule::leaky_bucket_shaped(name, self.with_burst(quota)),
@@ -144,6 +157,21 @@ impl Random {
             }
             Kind::Concurrency => Rule::concurrency(name, limit, Duration::from_micros(period)),
         }
+    }
+
+    /// A quota whose limit and period have few common factors and whose units exceed 2^50. Its burst is small enough for
+    /// the other rules of a policy, and its period short enough for long episodes to end before the latest time.
+    fn large_quota(&mut self) -> Quota {
+        let limit = match self.below(3) {
+            0 => self.pick(&[7_777, 12_345, 100_003, 1 << 40, (1 << 40) - 1]),
+            1 => self.between(1 << 20, 1 << 40),
+            _ => self.between(1_000, 1 << 20),
+        };
+        let period = match self.below(3) {
+            0 => self.between(4, 60) * Span::DAY.as_micros(),
+            _ => self.between(4 * Span::DAY.as_micros(), 60 * Span::DAY.as_micros()),
+        };
+        Quota::per_micros(limit, Span::from_micros(period)).burst(self.between(1_000, 5_000))
     }
 
     fn limit(&mut self) -> u64 {

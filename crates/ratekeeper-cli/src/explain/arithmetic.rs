@@ -82,8 +82,12 @@ impl Sums {
         let (unit, drain) = (bucket.unit(), bucket.drain());
         let capacity = self.limit * unit;
         let used = bucket.used(meter, self.now);
+        let every = match bucket.period() {
+            1 => "µs".to_owned(),
+            period => format!("{period} µs, rounded down"),
+        };
         let mut lines = vec![format!(
-            "one permit is {unit} units, {drain} of which drain every µs; {} permits are {capacity} units",
+            "one permit is {unit} units, {drain} of which drain every {every}; {} permits are {capacity} units",
             self.limit
         )];
         if meter.used == 0 {
@@ -109,18 +113,26 @@ impl Sums {
         ));
         let over = (used + needed).saturating_sub(capacity);
         if over > 0 {
-            lines.push(format!(
-                "{over} units must drain first: {over} ÷ {drain} = {} µs, rounded up",
-                over.div_ceil(drain)
-            ));
+            let (quotient, time) = self.quotient(bucket, meter, over);
+            lines.push(format!("{over} units must drain first: {quotient} = {time} µs, rounded up"));
         }
         if bucket.is_shaped() && used > 0 {
-            let ahead = used.div_ceil(drain);
+            let (quotient, ahead) = self.quotient(bucket, meter, used);
             lines.push(format!(
-                "shaped: it proceeds when the {used} units ahead have drained, {used} ÷ {drain} = {ahead} µs, rounded up"
+                "shaped: it proceeds when the {used} units ahead have drained, {quotient} = {ahead} µs, rounded up"
             ));
         }
         lines
+    }
+
+    /// `35 ÷ 2`, and the microseconds in which these units drain.
+    fn quotient(&self, bucket: &Bucket, meter: &Meter, units: u64) -> (String, u64) {
+        let base = self.now.max(meter.at);
+        let time = bucket.drained_by(base, units).since(base).as_micros();
+        match bucket.period() {
+            1 => (format!("{units} ÷ {}", bucket.drain()), time),
+            period => (format!("{units} × {period} ÷ {}", bucket.drain()), time),
+        }
     }
 
     fn stepwise(&self, stepwise: &Stepwise, meter: &Meter) -> Vec<String> {

@@ -3,7 +3,8 @@
 //! A token bucket counts what is left, a leaky bucket what is used, GCRA when the used part will have drained; the
 //! arithmetic is the same. The state is `used`, in units so small that draining is a whole number: a quota of `a`
 //! permits every `p` µs is reduced to lowest terms a'/p'; one permit is p' units, and a' units drain every microsecond.
-//! So "3 per second" drains 3 units a microsecond from permits of 1 000 000, and only waits are rounded.
+//! So "3 per second" drains 3 units a microsecond from permits of 1 000 000, and only waits are rounded. Quotas too large
+//! for that, such as 7777 per 30 days, have a rounded [`DrainRate`].
 //!
 //! ```text
 //!   capacity ┬─────────────  a request passes while used + cost fits below
@@ -18,13 +19,14 @@
 //!
 //! Shaped, the bucket is a queue: an admitted request waits until everything before it has drained.
 //!
-//! Bound: in any span of W µs at most `capacity + W × a'/p'` permits are admitted; shaped, `one request + W × a'/p'`.
+//! Bound: in any span of W µs at most `capacity + W × a'/p'` permits are admitted; shaped, `one request + W × a'/p'`. With
+//! a rounded rate, W is a microsecond longer.
 //!
-//! Twin: `bucket.lua` in the Redis store.
+//! Twins: `bucket.lua` in the Redis store, and `rounded.lua` for rounded rates.
 
-use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Tried, Weighed, stepped_back};
+use super::{Algorithm, Charge, GiveBack, LeaseId, Look, Meter, Scale, Tried, Weighed, rate::DrainRate, stepped_back};
 use crate::{
-    bounds::{MAX_CAPACITY_UNITS, MAX_LEVEL, tolerance},
+    bounds::{MAX_LEVEL, tolerance},
     held::Held,
     time::{Span, Timestamp},
 };
@@ -36,13 +38,13 @@ pub struct Bucket {
     permits: u64,
     /// Capacity in units.
     capacity: u64,
-    /// Units in one permit (p').
+    /// Units in one permit.
     unit: u64,
     /// Factor and shift that replace a division by the unit; see [`reciprocal`].
     per_unit: u64,
     per_unit_shift: u32,
-    /// Units that drain every microsecond (a').
-    drain: u64,
+    /// Units that drain per time.
+    rate: DrainRate,
     /// How far back the clock may step before the state moves with it.
     tolerance: Span,
     /// Whether admitted requests wait until everything before them has drained.
@@ -67,12 +69,12 @@ pub(crate) struct Poured {
 }
 
 impl Bucket {
-    /// `None` if the capacity is too large to count in exact units.
+    /// `None` if the capacity is too large for the limit; see [`DrainRate::max_capacity`].
     pub(crate) fn new(permits: u64, limit: u64, per: Span, shaped: bool) -> Option<Self> {
-        let (drain, unit) = lowest_terms(limit, per);
-        let capacity = permits.checked_mul(unit).filter(|&units| units < MAX_CAPACITY_UNITS)?;
+        let (unit, rate) = DrainRate::of(permits, limit, per)?;
         let (per_unit, per_unit_shift) = reciprocal(unit);
-        Some(Self { permits, capacity, unit, per_unit, per_unit_shift, drain, tolerance: tolerance(per), shaped })
+        let capacity = permits * unit;
+        Some(Self { permits, capacity, unit, per_unit, per_unit_shift, rate, tolerance: tolerance(per), shaped })
     }
 
     /// Units in one permit.
@@ -80,9 +82,34 @@ impl Bucket {
         self.unit
     }
 
-    /// Units that drain every microsecond.
+    /// Units that drain every [`period`](Self::period).
     pub fn drain(&self) -> u64 {
-        self.drain
+        self.rate.drain
+    }
+
+    /// Microseconds in which `drain` units drain: 1, unless the rate is rounded.
+    pub fn period(&self) -> u64 {
+        self.rate.period
+    }
+
+    /// Whether the rate is rounded: the quota is too large for permits of exact units, and times are within 1 µs.
+    pub fn is_rounded(&self) -> bool {
+        self.rate.period > 1
+    }
+
+    /// Units that drain from one time to a later one.
+    pub fn drained(&self, from: Timestamp, to: Timestamp) -> u64 {
+        self.rate.drained(from, to)
+    }
+
+    /// When this many units have drained, counted from `base`.
+    pub fn drained_by(&self, base: Timestamp, units: u64) -> Timestamp {
+        self.rate.drained_at(base, units)
+    }
+
+    /// Half the time in which one permit drains.
+    pub fn half_permit(&self) -> Span {
+        Span::from_micros(self.rate.about(self.unit).as_micros() / 2)
     }
 
     /// Capacity in units.
@@ -116,11 +143,14 @@ impl Bucket {
     /// Migrates a state so that it takes as long to drain as before.
     pub(crate) fn adopt_moment(&self, old: &Self, state: &Meter, now: Timestamp) -> Meter {
         let level = old.level(state, now);
-        let used = (u128::from(level.used) * u128::from(self.drain)).div_ceil(u128::from(old.drain));
+        let (from, to) = (old.rate, self.rate);
+        let time = u128::from(level.used) * u128::from(from.period);
+        let used = (time * u128::from(to.drain)).div_ceil(u128::from(from.drain) * u128::from(to.period));
         Meter { at: level.base, used: u64::try_from(used).unwrap_or(MAX_LEVEL).min(MAX_LEVEL) }
     }
 
-    /// Fast path of a take without a wait on a bucket that is not shaped, while the clock runs forward; `None` otherwise.
+    /// Fast path of a take without a wait on a bucket that is not shaped or rounded, while the clock runs forward; `None`
+    /// otherwise.
     ///
     /// Reading the clock takes longest, so most of the arithmetic does not depend on it and overlaps with the read.
     #[inline(always)]
@@ -130,11 +160,13 @@ impl Bucket {
         }
         let capacity = self.capacity.cast_signed();
         // Levels, times and capacities are below 2^53, so none of this wraps.
-        let free = if self.drain == 1 {
+        let free = if self.rate.drain == 1 {
             let free_at_epoch = capacity - (state.at.as_micros() + state.used).cast_signed();
             (now.as_micros().cast_signed() + free_at_epoch).min(capacity)
+        } else if self.is_rounded() {
+            return None;
         } else {
-            let drained = (now.as_micros() - state.at.as_micros()).saturating_mul(self.drain);
+            let drained = (now.as_micros() - state.at.as_micros()).saturating_mul(self.rate.drain);
             capacity - state.used.saturating_sub(drained).cast_signed()
         };
         let left = free - (cost * self.unit).cast_signed();
@@ -150,7 +182,7 @@ impl Bucket {
     /// Time until the take would pass; 0 if it is allowed.
     #[inline(always)]
     pub(crate) fn retry_after(&self, Poured { over, .. }: Poured) -> Span {
-        self.time_to_drain(over)
+        Span::from_micros(self.rate.micros(over))
     }
 
     /// The numbers of the decision.
@@ -159,7 +191,7 @@ impl Bucket {
         Tried {
             retry_after: self.retry_after(poured),
             remaining: self.whole_permits(free.max(0).cast_unsigned()),
-            reset_after: self.time_to_drain(self.used_if_free(free)),
+            reset_after: Span::from_micros(self.rate.micros(self.used_if_free(free))),
         }
     }
 
@@ -170,7 +202,7 @@ impl Bucket {
 
     #[inline]
     fn level(&self, state: &Meter, now: Timestamp) -> BucketLevel {
-        let drained = now.since(state.at).as_micros().saturating_mul(self.drain);
+        let drained = self.rate.drained(state.at, now);
         match state.used.saturating_sub(drained) {
             0 => BucketLevel { base: now, used: 0 },
             used => BucketLevel { base: now.max(state.at), used },
@@ -188,19 +220,7 @@ impl Bucket {
     /// When `units` of the level have drained.
     #[inline]
     fn drained_at(&self, level: BucketLevel, units: u64) -> Timestamp {
-        level.base + self.time_to_drain(units)
-    }
-
-    #[inline]
-    fn time_to_drain(&self, units: u64) -> Span {
-        // Most quotas reduce to one unit per microsecond, which saves the division.
-        Span::from_micros(if self.drain == 1 { units } else { self.divided_by_drain(units) })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn divided_by_drain(&self, units: u64) -> u64 {
-        units.div_ceil(self.drain)
+        self.rate.drained_at(level.base, units)
     }
 }
 
@@ -235,7 +255,7 @@ impl Algorithm for Bucket {
     #[inline]
     fn charge(&self, state: &mut Meter, charge: Charge, now: Timestamp) {
         let level = self.level(state, now);
-        let drained_until_then = charge.at.since(level.base).as_micros().saturating_mul(self.drain);
+        let drained_until_then = self.rate.drained(level.base, charge.at);
         let used = level.used.max(drained_until_then) + charge.cost * self.unit;
         *state = Meter { at: level.base, used };
     }
@@ -292,8 +312,7 @@ impl Algorithm for Bucket {
         let level = self.level(state, now);
         let own = if self.shaped { cost.saturating_mul(self.unit) } else { self.capacity };
         let ends = self.drained_at(level, level.used.saturating_sub(own));
-        let slack = Span::from_micros(self.unit / self.drain / 2);
-        at > now && at + slack >= ends
+        at > now && at + self.half_permit() >= ends
     }
 
     /// Not before the last change of the state: what has drained until then would drain again.
@@ -304,23 +323,17 @@ impl Algorithm for Bucket {
 
     fn reset_with_held(&self, state: &Meter, held: Held, now: Timestamp) -> Timestamp {
         let units = self.level(state, now).used.saturating_add(held.permits.saturating_mul(self.unit)).min(MAX_LEVEL);
-        held.until + self.time_to_drain(units)
+        self.rate.drained_at(held.until, units)
     }
 
     /// A fourth of the time in which a full bucket drains.
     fn turn(&self) -> Span {
-        Span::from_micros(self.capacity / (4 * self.drain))
+        self.rate.about(self.capacity / 4)
     }
 
     fn horizon(&self) -> Span {
-        Span::from_micros((MAX_LEVEL - self.capacity) / self.drain)
+        self.rate.about(MAX_LEVEL - self.capacity)
     }
-}
-
-/// Permits per microsecond as a fraction in lowest terms.
-pub fn lowest_terms(limit: u64, per: Span) -> (u64, u64) {
-    let common = greatest_common_divisor(limit, per.as_micros()).max(1);
-    (limit / common, per.as_micros() / common)
 }
 
 /// A factor f and a shift s such that n ÷ d = 2n × f ÷ 2^64 ÷ 2^s, both rounded down, for every n below 2^52.
@@ -334,63 +347,5 @@ fn reciprocal(d: u64) -> (u64, u32) {
     (u64::try_from(factor).unwrap_or(u64::MAX), shift)
 }
 
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The fast path has the same result as the general path.
-    #[test]
-    fn try_quickly_equals_weigh_charge_and_look() {
-        let mut random = 7_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 11) % below
-        };
-        for round in 0..300_000 {
-            let (permits, limit) = (1 + next(50), 1 + next(30));
-            let per = Span::from_micros([1_000, 1_000_000, 60_000_000][usize::try_from(round % 3).unwrap()]);
-            let bucket = Bucket::new(permits, limit, per, false).unwrap();
-            // Sometimes above the capacity, as after a penalty or a change of the quota.
-            let state = Meter { at: Timestamp::from_micros(1 << 40), used: next(bucket.capacity * 5 / 4 + 2) };
-            let now = state.at + Span::from_micros(next(per.as_micros() * 3));
-            let cost = 1 + next(permits);
-
-            let (mut quick, mut slow) = (state, state);
-            let tried = bucket.try_quickly(&mut quick, cost, now).unwrap();
-            let weighed = bucket.weigh(&state, cost, now);
-            if weighed.free_at == now {
-                bucket.charge(&mut slow, Charge { cost, at: now, lease: Default::default() }, now);
-            }
-            let look = bucket.look(&slow, now);
-            let reset_after = look.reset_at.since(now);
-            assert_eq!(
-                tried,
-                Tried { retry_after: weighed.free_at.since(now), remaining: look.remaining, reset_after }
-            );
-            assert_eq!(quick, slow, "{bucket:?} {state:?} {cost} at {now}");
-        }
-    }
-
-    /// The factor replaces a division, so it must give the same quotient for every unit and level.
-    #[test]
-    fn whole_permits_are_exactly_the_quotient() {
-        let mut random = 1_u64;
-        let mut next = |bits: u32| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            random >> (64 - bits)
-        };
-        for _ in 0..1_000_000 {
-            let per = Span::from_micros(next(48).max(1) >> next(5));
-            let Some(bucket) = Bucket::new(1, next(20).max(1), per.max(Span::from_micros(1)), false) else { continue };
-            let whole = next(22).saturating_mul(bucket.unit);
-            for units in [next(52), whole, whole.saturating_sub(1), whole.saturating_add(1), 0, MAX_LEVEL] {
-                let units = units.min(MAX_LEVEL);
-                assert_eq!(bucket.whole_permits(units), units / bucket.unit, "{units} ÷ {}", bucket.unit);
-            }
-        }
-    }
-}
+mod tests;

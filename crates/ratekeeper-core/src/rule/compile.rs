@@ -5,8 +5,8 @@
 
 use super::{AlgorithmSpec, Align, Refill, Rule};
 use crate::{
-    algorithm::{AnyAlgorithm, Bucket, Counter, Leases, Log, Schedule, Stepwise, Window},
-    bounds::{MAX_BUCKETS, MAX_CAPACITY_UNITS, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS},
+    algorithm::{AnyAlgorithm, Bucket, Counter, DrainRate, Leases, Log, Schedule, Stepwise, Window},
+    bounds::{MAX_BUCKETS, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS},
     calendar::{Calendar, CalendarUnit, UtcOffset},
     error::{Problem, RuleError},
     quota::Period,
@@ -106,12 +106,9 @@ impl Rule {
         let field = if self.quota.names_burst() { capacity_field } else { "limit" };
         let capacity = checked_permits(field, self.quota.burst_or_limit())?;
         Bucket::new(capacity, limit, per, shaped).ok_or_else(|| {
-            let (_, unit) = crate::algorithm::lowest_terms(limit, per);
-            let most = (MAX_CAPACITY_UNITS / unit).max(1);
-            let remedy = format!(
-                "at {limit} per {per} the most that stays exact is {most}; lower it, or choose a limit and per with a common factor"
-            );
-            Problem::new(field, capacity, "too much to count exactly", remedy)
+            let most = DrainRate::max_capacity(limit, per);
+            let remedy = format!("at {limit} per {per}, use at most {most}; or raise limit, or shorten per");
+            Problem::new(field, capacity, "too much to count to the microsecond", remedy)
         })
     }
 

@@ -50,6 +50,8 @@ macro_rules! agreement {
 
 agreement! {
     the_token_bucket_agrees_with_the_oracle: TokenBucket,
+    a_rounded_bucket_agrees_with_the_oracle: Rounded,
+    a_rounded_shaped_bucket_agrees_with_the_oracle: RoundedShaped,
     the_stepwise_bucket_agrees_with_the_oracle: Stepwise,
     the_leaky_meter_agrees_with_the_oracle: Leaky,
     the_shaped_bucket_agrees_with_the_oracle: Shaped,
@@ -103,8 +105,16 @@ fn holders_agree_with_the_oracle() {
 /// The fast path for one rule with a meter equals the general path, also on a clock that steps back.
 #[test]
 fn the_short_way_answers_as_the_long_way() {
-    let meters =
-        [Kind::TokenBucket, Kind::Stepwise, Kind::Leaky, Kind::Shaped, Kind::Epoch, Kind::FirstRequest, Kind::Calendar];
+    let meters = [
+        Kind::TokenBucket,
+        Kind::Rounded,
+        Kind::Stepwise,
+        Kind::Leaky,
+        Kind::Shaped,
+        Kind::Epoch,
+        Kind::FirstRequest,
+        Kind::Calendar,
+    ];
     play("short way", 1, |seed| {
         let kind = Random::new(seed ^ 0x5EED).pick(&meters);
         let mut episode = Episode::new(seed, &[kind]);

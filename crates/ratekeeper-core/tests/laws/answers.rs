@@ -161,6 +161,8 @@ macro_rules! lawful {
 
 lawful! {
     the_token_bucket_keeps_the_laws: TokenBucket,
+    a_rounded_bucket_keeps_the_laws: Rounded,
+    a_rounded_shaped_bucket_keeps_the_laws: RoundedShaped,
     the_stepwise_bucket_keeps_the_laws: Stepwise,
     the_leaky_meter_keeps_the_laws: Leaky,
     the_shaped_bucket_keeps_the_laws: Shaped,

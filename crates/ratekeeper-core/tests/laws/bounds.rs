@@ -3,7 +3,7 @@
 //! The bounds are those stated in the algorithm files, checked over every pair of admissions and computed from the rule
 //! alone.
 
-use ratekeeper_core::{AlgorithmSpec, Align, Period, Refill, Rule, Span, Timestamp};
+use ratekeeper_core::{AlgorithmSpec, Align, Period, Refill, Rule, Span, Timestamp, algorithm::AnyAlgorithm};
 use ratekeeper_testkit::{
     gate::Gate,
     random::{Kind, Random},
@@ -42,13 +42,15 @@ fn over(rule: &Rule, flows: &[Flow], first: usize, last: usize, permits: i128) -
     let per = i128::from(longest(rule).as_micros());
     let (from, until) = (i128::from(flows[first].at), i128::from(flows[last].at));
     let span = until - from;
+    // A rounded rate is exact to a microsecond.
+    let tick = i128::from(is_rounded(rule));
     match rule.algorithm() {
         AlgorithmSpec::TokenBucket { refill: Refill::Continuous } | AlgorithmSpec::LeakyBucket { shaped: false } => {
-            permits * per > burst * per + limit * span
+            permits * per > burst * per + limit * (span + tick)
         }
         AlgorithmSpec::TokenBucket { refill: Refill::Stepwise } => permits > burst + limit * (span / per + 1),
         // An even outflow: by the time the last one goes, all before it have dripped through.
-        AlgorithmSpec::LeakyBucket { shaped: true } => (permits - flows[last].permits) * per > limit * span,
+        AlgorithmSpec::LeakyBucket { shaped: true } => (permits - flows[last].permits) * per > limit * (span + tick),
         AlgorithmSpec::FixedWindow { align: Align::Epoch } => from / per == until / per && permits > limit,
         AlgorithmSpec::FixedWindow { .. } => span < i128::from(shortest(rule).as_micros()) && permits > 2 * limit,
         AlgorithmSpec::SlidingLog | AlgorithmSpec::SlidingCounter { .. } | AlgorithmSpec::Concurrency { .. } => {
@@ -56,6 +58,11 @@ fn over(rule: &Rule, flows: &[Flow], first: usize, last: usize, permits: i128) -
         }
         other => panic!("no bound is stated for {other:?}"),
     }
+}
+
+/// Whether its rate is rounded.
+pub(crate) fn is_rounded(rule: &Rule) -> bool {
+    matches!(rule.compile(), Ok(AnyAlgorithm::Bucket(bucket)) if bucket.is_rounded())
 }
 
 /// The window of a rule at its longest.

@@ -16,7 +16,7 @@ use ratekeeper_testkit::{
 };
 
 use crate::{
-    bounds::{Flow, longest, shortest, within_bound},
+    bounds::{Flow, is_rounded, longest, shortest, within_bound},
     episode::{Episode, play},
 };
 
@@ -148,6 +148,8 @@ fn grain(rule: &Rule) -> Span {
         AlgorithmSpec::SlidingCounter { buckets } => {
             Span::from_micros(longest(rule).as_micros().div_ceil(u64::from(buckets)))
         }
+        // A state that moves meets the grid of a rounded rate elsewhere.
+        _ if is_rounded(rule) => Span::from_micros(1),
         _ => Span::ZERO,
     }
 }
@@ -163,6 +165,8 @@ macro_rules! steps_back {
 
 steps_back! {
     a_token_bucket_survives_steps_back: TokenBucket,
+    a_rounded_bucket_survives_steps_back: Rounded,
+    a_rounded_shaped_bucket_survives_steps_back: RoundedShaped,
     a_stepwise_bucket_survives_steps_back: Stepwise,
     a_leaky_meter_survives_steps_back: Leaky,
     a_shaped_bucket_survives_steps_back: Shaped,

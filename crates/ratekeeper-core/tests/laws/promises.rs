@@ -109,6 +109,8 @@ macro_rules! promises {
 
 promises! {
     a_refund_to_a_token_bucket_breaks_no_reservation: TokenBucket,
+    a_refund_to_a_rounded_bucket_breaks_no_reservation: Rounded,
+    a_refund_to_a_rounded_shaped_bucket_breaks_no_reservation: RoundedShaped,
     a_refund_to_a_stepwise_bucket_breaks_no_reservation: Stepwise,
     a_refund_to_a_leaky_meter_breaks_no_reservation: Leaky,
     a_refund_to_a_shaped_bucket_breaks_no_reservation: Shaped,

@@ -42,7 +42,7 @@ pub(super) fn rebuild(whole: &AnyAlgorithm, share: &AnyAlgorithm, report: RuleRe
     match share {
         AnyAlgorithm::Bucket(it) => {
             let AnyAlgorithm::Bucket(whole) = whole else { return State::default() };
-            let by_time = report.reset_after.as_micros().saturating_mul(whole.drain());
+            let by_time = whole.drained(at, at + report.reset_after);
             let by_permits = whole.capacity().saturating_sub(report.remaining * whole.unit());
             let level = if report.remaining > 0 { by_time.min(by_permits) } else { by_time };
             let scaled = (u128::from(level) * u128::from(it.capacity())).div_ceil(u128::from(whole.capacity()));

@@ -21,9 +21,10 @@ struct Assembled {
     shape: Shape,
 }
 
-const ALGORITHMS: [(&str, &str, Kind); 8] = [
+const ALGORITHMS: [(&str, &str, Kind); 9] = [
     ("token_bucket", "a token bucket", Kind::Bucket),
     ("leaky_bucket_shaped", "a shaped leaky bucket", Kind::Shaped),
+    ("token_bucket_rounded", "a token bucket with a rounded rate", Kind::Rounded),
     ("token_bucket_stepwise", "a token bucket that refills stepwise", Kind::Stepwise),
     ("fixed_window", "a fixed window", Kind::Window),
     ("calendar_window", "a window of the calendar", Kind::Calendar),
@@ -135,6 +136,7 @@ fn indented(script: &str) -> String {
 fn algorithm_file(kind: Kind) -> &'static str {
     match kind {
         Kind::Bucket | Kind::Shaped => "bucket",
+        Kind::Rounded | Kind::RoundedShaped => "rounded",
         Kind::Stepwise => "stepwise",
         Kind::Window => "window",
         Kind::Calendar => "calendar",

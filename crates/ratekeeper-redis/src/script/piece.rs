@@ -22,6 +22,9 @@ pub(crate) struct Piece {
 pub(crate) enum Kind {
     Bucket,
     Shaped,
+    /// A bucket with a rounded rate, and the same shaped.
+    Rounded,
+    RoundedShaped,
     Stepwise,
     Window,
     Calendar,
@@ -47,8 +50,12 @@ impl Piece {
 impl Kind {
     pub(crate) fn of(rule: &ReadyRule) -> Self {
         match rule.algorithm() {
-            AnyAlgorithm::Bucket(bucket) if bucket.is_shaped() => Self::Shaped,
-            AnyAlgorithm::Bucket(_) => Self::Bucket,
+            AnyAlgorithm::Bucket(bucket) => match (bucket.is_rounded(), bucket.is_shaped()) {
+                (false, false) => Self::Bucket,
+                (false, true) => Self::Shaped,
+                (true, false) => Self::Rounded,
+                (true, true) => Self::RoundedShaped,
+            },
             AnyAlgorithm::Stepwise(_) => Self::Stepwise,
             AnyAlgorithm::Window(window) => match window.schedule() {
                 Schedule::Calendar(_) => Self::Calendar,
@@ -62,13 +69,26 @@ impl Kind {
 
     /// Whether the state is two numbers, not a list.
     pub(crate) fn is_meter(self) -> bool {
-        matches!(self, Self::Bucket | Self::Shaped | Self::Stepwise | Self::Window | Self::Calendar)
+        !matches!(self, Self::Log | Self::Counter | Self::Leases)
+    }
+
+    /// Whether requests are spaced evenly, by the sections with the suffix `shaped`.
+    pub(crate) fn is_shaped(self) -> bool {
+        matches!(self, Self::Shaped | Self::RoundedShaped)
     }
 }
 
 /// The numbers of a rule, in the order its Lua file names them.
 pub(crate) fn numbers(rule: &ReadyRule) -> Vec<f64> {
     let exact: Vec<i64> = match rule.algorithm() {
+        AnyAlgorithm::Bucket(it) if it.is_rounded() => whole([
+            it.capacity(),
+            it.unit(),
+            it.drain(),
+            it.period(),
+            it.half_permit().as_micros(),
+            it.tolerance().as_micros(),
+        ]),
         AnyAlgorithm::Bucket(it) => whole([it.capacity(), it.unit(), it.drain(), it.tolerance().as_micros()]),
         AnyAlgorithm::Stepwise(it) => whole([it.limit(), it.lump(), it.per().as_micros(), it.tolerance().as_micros()]),
         AnyAlgorithm::Window(it) => match it.schedule() {

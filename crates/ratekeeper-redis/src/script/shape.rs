@@ -8,7 +8,7 @@ pub(crate) type Shape = Vec<Vec<Piece>>;
 /// Whether a call has two bounds of its wait. Only shaped and shadow rules distinguish the time at which a request is
 /// admitted from the time at which it may proceed.
 pub(crate) fn has_two_waits(shape: &Shape) -> bool {
-    shape.iter().flatten().any(|piece| piece.kind == Kind::Shaped || piece.shadow)
+    shape.iter().flatten().any(|piece| piece.kind.is_shaped() || piece.shadow)
 }
 
 /// Whether a call has the id of a lease.
@@ -18,7 +18,9 @@ pub(crate) fn passes_lease_id(shape: &Shape) -> bool {
 
 /// Whether the value alone determines the decision: one key whose rules are all meters with a `quick` section.
 pub(super) fn is_plain(shape: &Shape) -> bool {
-    let quick = |piece: &Piece| matches!(piece.kind, Kind::Bucket | Kind::Stepwise | Kind::Window) && !piece.shadow;
+    let quick = |piece: &Piece| {
+        matches!(piece.kind, Kind::Bucket | Kind::Rounded | Kind::Stepwise | Kind::Window) && !piece.shadow
+    };
     matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(quick)) && !has_fields(shape)
 }
 
@@ -34,7 +36,7 @@ pub(crate) fn is_prepaid(shape: &Shape) -> bool {
 
 /// Whether several requests that proceed at once change the state as one request for the sum of their costs.
 pub(super) fn is_additive(shape: &Shape) -> bool {
-    let adds = |piece: &Piece| !piece.shadow && !matches!(piece.kind, Kind::Shaped | Kind::Leases);
+    let adds = |piece: &Piece| !piece.shadow && !piece.kind.is_shaped() && piece.kind != Kind::Leases;
     shape.iter().flatten().all(adds)
 }
 

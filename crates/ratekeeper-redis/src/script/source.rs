@@ -48,6 +48,7 @@ impl Source {
     pub(super) fn of(kind: Kind) -> &'static Self {
         match kind {
             Kind::Bucket | Kind::Shaped => &BUCKET,
+            Kind::Rounded | Kind::RoundedShaped => &ROUNDED,
             Kind::Stepwise => &STEPWISE,
             Kind::Window => &WINDOW,
             Kind::Calendar => &CALENDAR,
@@ -62,11 +63,15 @@ impl Source {
         let shaped = format!("{name} shaped");
         let mut next = Some(Self::of(kind));
         while let Some(source) = next {
-            let variant = if kind == Kind::Shaped { source.sections.get(shaped.as_str()) } else { None };
+            let variant = if kind.is_shaped() { source.sections.get(shaped.as_str()) } else { None };
             if let Some(lines) = variant.or_else(|| source.sections.get(name)) {
                 return lines;
             }
-            next = source.base.map(|base| if base == "window" { &*WINDOW } else { &*METER });
+            next = source.base.map(|base| match base {
+                "window" => &*WINDOW,
+                "bucket" => &*BUCKET,
+                _ => &*METER,
+            });
         }
         &[]
     }
@@ -123,6 +128,7 @@ macro_rules! sources {
 
 sources! {
     BUCKET = "bucket.lua";
+    ROUNDED = "rounded.lua";
     STEPWISE = "stepwise.lua";
     WINDOW = "window.lua";
     CALENDAR = "calendar.lua";

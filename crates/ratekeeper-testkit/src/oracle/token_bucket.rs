@@ -1,33 +1,30 @@
 //! Oracle for the token bucket: starts full, gains `rate` tokens every `per`, spends `cost` at once.
 //!
-//! Tokens are counted in fractions of 1/`per`, so that every microsecond adds exactly `rate` of them. The history is
+//! Tokens are counted in parts, as [`Grid`] says. The history is
 //! replayed in the order in which requests proceed. Before the last reservation proceeds, the tokens are those it leaves,
 //! minus the refill until then: negative while there are reservations.
 
-use super::{Booking, Naive, first_instant};
+use super::{Booking, Naive, first_instant, grid::Grid};
 
 pub(super) struct TokenBucket {
     /// The most permits at once.
     capacity: u64,
-    /// Permits per period.
-    rate: u64,
-    per: u64,
+    grid: Grid,
     taken: Vec<Booking>,
 }
 
 impl TokenBucket {
     pub(super) fn new(capacity: u64, rate: u64, per: u64) -> Self {
-        Self { capacity, rate, per, taken: Vec::new() }
+        Self { capacity, grid: Grid::new(capacity, rate, per), taken: Vec::new() }
     }
 
-    /// Permits in 1/`per` tokens.
     fn parts(&self, permits: u64) -> i128 {
-        i128::from(permits) * i128::from(self.per)
+        self.grid.parts(permits)
     }
 
-    /// Tokens gained in a span, in 1/`per`.
+    /// Parts gained in a span; negative if it runs backwards.
     fn refilled(&self, from: u64, until: u64) -> i128 {
-        (i128::from(until) - i128::from(from)) * i128::from(self.rate)
+        self.grid.by(until) - self.grid.by(from)
     }
 
     /// The time at which the last booking proceeds, and the tokens it leaves.
@@ -66,7 +63,7 @@ impl Naive for TokenBucket {
     fn remaining(&self, now: u64) -> u64 {
         let (last, tokens) = self.after_last();
         let tokens = self.parts(self.capacity).min(tokens + self.refilled(last, now));
-        u64::try_from(tokens.max(0) / i128::from(self.per)).unwrap()
+        u64::try_from(tokens.max(0) / self.grid.parts(1)).unwrap()
     }
 
     fn reset_at(&self, now: u64) -> u64 {

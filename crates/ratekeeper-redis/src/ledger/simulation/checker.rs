@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     LeaseId, Span, Timestamp,
-    algorithm::{Algorithm, AnyAlgorithm, Meter, Schedule},
+    algorithm::{Algorithm, AnyAlgorithm, Bucket, Meter, Schedule},
 };
 
 use crate::policies::Version;
@@ -111,15 +111,21 @@ impl Books {
     }
 }
 
+/// Units that drain in a span, rounded up.
+fn drains(bucket: &Bucket, span: Span) -> u64 {
+    let units = u128::from(span.as_micros()) * u128::from(bucket.drain());
+    u64::try_from(units.div_ceil(u128::from(bucket.period()))).unwrap_or(u64::MAX)
+}
+
 /// The most permits in a span; for windows in one of them, for leases at one time. `None` if the span is longer than
 /// the bound covers.
 fn bound(limiting: &AnyAlgorithm, dearest: u64, span: Span) -> Option<u64> {
     Some(match limiting {
         // Times of admission are whole microseconds, so the last unit may be early by one.
         AnyAlgorithm::Bucket(it) if it.is_shaped() => {
-            dearest + (span.as_micros() + 1).saturating_mul(it.drain()).div_ceil(it.unit())
+            dearest + drains(it, span + Span::from_micros(1)).div_ceil(it.unit())
         }
-        AnyAlgorithm::Bucket(it) => (it.capacity() + span.as_micros().saturating_mul(it.drain())) / it.unit(),
+        AnyAlgorithm::Bucket(it) => (it.capacity() + drains(it, span)) / it.unit(),
         AnyAlgorithm::Stepwise(it) => it.limit() + it.lump() * (span.as_micros() / it.per().as_micros() + 1),
         AnyAlgorithm::Window(it) => match it.schedule() {
             Schedule::FirstRequest(per) if span >= per => return None,
