@@ -1,6 +1,7 @@
 //! Command line: the commands, and help with examples. The arguments of a command are in its module.
 
 mod concealed;
+mod version;
 
 use std::path::PathBuf;
 
@@ -8,12 +9,13 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::concealed::read;
 use crate::{
-    check::CheckArgs, doctor::DoctorArgs, explain::ExplainArgs, serve::ServeArgs, simulate::SimulateArgs, top::TopArgs,
+    check::CheckArgs, doctor::DoctorArgs, explain::ExplainArgs, health::HealthArgs, serve::ServeArgs,
+    simulate::SimulateArgs, top::TopArgs,
 };
 
 /// Rate limits: a server that enforces them, and tools to simulate, explain and check them.
 #[derive(Debug, Parser)]
-#[command(name = "ratekeeper", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "ratekeeper", version, long_version = version::long(), arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -28,6 +30,9 @@ pub(crate) enum Command {
     /// Ask a running server, or a store, for one decision.
     #[command(after_help = ASK_EXAMPLES)]
     Check(CheckArgs),
+    /// Ask whether the server on this machine is ready: exit code 0 if it is, else 1. For health checks of containers.
+    #[command(after_help = HEALTH_EXAMPLES)]
+    Health(HealthArgs),
     /// Watch a running server: rates by policy, and the keys refused most.
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
@@ -40,6 +45,14 @@ pub(crate) enum Command {
     /// Examine a Redis or Valkey server as a store for limits, and list what to change.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Write shell completions and manual pages into a directory.
+    #[cfg(feature = "assets")]
+    #[command(hide = true)]
+    Assets {
+        /// The directory to write to; it is created.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Check rule files, or print their schema.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -74,7 +87,7 @@ Examples:
   ratekeeper doctor redis://127.0.0.1:6379
       whether a Redis is fit as a store, and what to change; exit code 1 if it is not
 
-Exit codes: 0 done, 1 `config check` found mistakes, `doctor` a failure, or `check` a refusal, 2 the command or its input cannot be used.";
+Exit codes: 0 done, 1 `config check` found mistakes, `doctor` a failure, `check` a refusal, or `health` no ready server, 2 the command or its input cannot be used.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -97,6 +110,15 @@ Examples:
   ratekeeper check api user:42 --store redis://127.0.0.1:6379 --rules rules/
 
 Exit codes: 0 allowed, 1 refused, 2 no decision.";
+
+const HEALTH_EXAMPLES: &str = "\
+Examples:
+  ratekeeper health
+  ratekeeper health --admin 0.0.0.0:9090
+  ratekeeper health --live
+  ratekeeper health --url https://limits.internal:9090 --ca ca.pem
+
+Exit codes: 0 ready, 1 not ready, or no answer.";
 
 const TOP_EXAMPLES: &str = "\
 Examples:

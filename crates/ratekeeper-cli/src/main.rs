@@ -5,11 +5,14 @@
 //! ```
 
 mod argument;
+#[cfg(feature = "assets")]
+mod assets;
 mod check;
 mod cli;
 mod config_check;
 mod doctor;
 mod explain;
+mod health;
 mod policies;
 mod report;
 mod serve;
@@ -30,11 +33,14 @@ fn main() -> ExitCode {
     let outcome = match cli::read().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(ConfigCommand::Check { paths }) => config_check::check(&paths),
+        #[cfg(feature = "assets")]
+        Command::Assets { directory } => assets::run(&directory),
         Command::Config(ConfigCommand::Schema) => config_check::schema(),
     };
     report::conclude(outcome)

@@ -4,11 +4,13 @@ mod args;
 mod files;
 mod greeting;
 mod logs;
+mod notify;
 mod traces;
 
 use std::{io, process::ExitCode, time::Duration};
 
 use ratekeeper_server::{
+    Reload,
     config::ServerConfig,
     server::Server,
     shutdown::{self, Shutdown, Stopper},
@@ -18,8 +20,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use self::args::LogFormat;
 pub(crate) use self::args::ServeArgs;
+use self::{args::LogFormat, notify::Notifier};
 use crate::report::{CommandResult, Failure};
 
 pub(crate) fn run(args: &ServeArgs) -> CommandResult {
@@ -41,15 +43,18 @@ async fn serve(config: ServerConfig, format: LogFormat) -> CommandResult {
     let Some(server) = start(config, shutdown, &mut signals).await? else { return Ok(ExitCode::SUCCESS) };
     // A closed standard output does not stop the server.
     let _ = greeting::print(format, &started_with, &server);
+    let notifier = Notifier::from_environment();
+    notifier.ready(READY);
     let reload = server.reload.clone();
     let mut finished = std::pin::pin!(server.finished());
     loop {
         tokio::select! {
             () = &mut finished => return Ok(ExitCode::SUCCESS),
             signal = signals.next() => match signal {
+                Signal::Hup if notifier.is_active() => notify_reload(notifier.clone(), reload.clone()),
                 Signal::Hup => reload.request(),
                 Signal::Stop if stop_again(&stopper) => return Ok(ExitCode::FAILURE),
-                Signal::Stop => {}
+                Signal::Stop => notifier.stopping(),
             }
         }
     }
@@ -75,6 +80,15 @@ async fn start(config: ServerConfig, shutdown: Shutdown, signals: &mut Signals) 
             }
         }
     }
+}
+
+/// Reloads in the background, with a notification of its begin and its end.
+fn notify_reload(notifier: Notifier, reload: Reload) {
+    notifier.reloading();
+    tokio::spawn(async move {
+        let problems = reload.done().await.map_or(0, |reloaded| reloaded.problems.len());
+        notifier.ready(if problems == 0 { READY } else { "Serving; a reload failed, see the log" });
+    });
 }
 
 /// Starts a graceful shutdown; true if one was already in progress, so that the process exits at once.
@@ -113,6 +127,8 @@ impl Signals {
     }
 }
 
+/// The status that `systemctl status` shows.
+const READY: &str = "Serving";
 /// Open files besides connections: rules, tokens, certificates, the store, the runtime.
 const OTHER_FILES: usize = 64;
 /// How long blocking file reads may delay the exit after all requests are answered.

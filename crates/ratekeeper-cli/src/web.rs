@@ -62,19 +62,28 @@ impl Client {
 
     /// Sends a `GET`, or a `POST` of JSON. An error response is returned with the server's `detail`.
     pub(crate) fn ask(&self, path: &str, body: Option<String>) -> Result<Bytes, Failure> {
-        let server = || self.endpoint.to_string();
-        let no_answer = |cause: ClientError| Failure::NoAnswer { server: server(), cause: Box::new(cause) };
-        let request =
-            self.request(path, body).map_err(|error| no_answer(ClientError::new(&error, self.tls.is_some())))?;
-        let Some(runtime) = &self.runtime else { return Err(no_answer(ClientError::TimedOut)) };
-        let response = runtime.block_on(async { timeout(TIMEOUT, self.exchange(request)).await });
-        let (status, body) = response.map_err(|_| no_answer(ClientError::TimedOut))?.map_err(no_answer)?;
+        let (status, body) = self.answer(path, body)?;
         if status == StatusCode::OK {
             return Ok(body);
         }
         let result: Value = serde_json::from_slice(&body).unwrap_or_default();
         let detail = escaped_lines(result["detail"].as_str().unwrap_or("no reason given"));
-        Err(Failure::ErrorResponse { server: server(), status: status.as_u16(), detail })
+        Err(Failure::ErrorResponse { server: self.endpoint.to_string(), status: status.as_u16(), detail })
+    }
+
+    /// Sends a `GET` and returns the answer, whatever its status.
+    pub(crate) fn get(&self, path: &str) -> Result<(u16, Bytes), Failure> {
+        self.answer(path, None).map(|(status, body)| (status.as_u16(), body))
+    }
+
+    fn answer(&self, path: &str, body: Option<String>) -> Result<(StatusCode, Bytes), Failure> {
+        let no_answer =
+            |cause: ClientError| Failure::NoAnswer { server: self.endpoint.to_string(), cause: Box::new(cause) };
+        let request =
+            self.request(path, body).map_err(|error| no_answer(ClientError::new(&error, self.tls.is_some())))?;
+        let Some(runtime) = &self.runtime else { return Err(no_answer(ClientError::TimedOut)) };
+        let response = runtime.block_on(async { timeout(TIMEOUT, self.exchange(request)).await });
+        response.map_err(|_| no_answer(ClientError::TimedOut))?.map_err(no_answer)
     }
 
     fn request(&self, path: &str, body: Option<String>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {

@@ -65,6 +65,7 @@ struct Inner {
 impl Engine {
     /// An engine without rules. It allows every request until rules are [loaded](Self::load).
     pub fn new(store: AnyStore, telemetry: Arc<Telemetry>) -> Self {
+        telemetry.expect_unlimited(Resolution::WITHOUT_LIMIT.map(Resolution::name));
         let inner = Inner {
             store,
             book: ArcSwap::default(),

@@ -10,6 +10,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod admin;
+pub mod build_info;
 pub mod config;
 pub mod engine;
 pub mod grpc;

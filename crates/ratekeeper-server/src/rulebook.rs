@@ -193,6 +193,11 @@ impl Rulebook {
         all
     }
 
+    /// The number of policies.
+    pub fn policy_count(&self) -> usize {
+        self.policies.len()
+    }
+
     /// All policies, ordered by domain and name.
     pub fn policies(&self) -> Vec<Arc<ratekeeper_core::Policy>> {
         let mut all: Vec<_> = self.policies.values().map(|entry| Arc::clone(&entry.policy)).collect();

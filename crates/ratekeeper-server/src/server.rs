@@ -103,7 +103,7 @@ impl Server {
         };
         let store = open_store(config.store.expose(), &config.storage).await.map_err(StartError::Store)?;
         let mut telemetry = Telemetry::default();
-        telemetry.watch_store(store.clone());
+        telemetry.watch_store(store.clone(), config.storage.memory_bytes);
         if let Some(traces) = &config.traces {
             match telemetry.trace_to(traces) {
                 Err(error) if !traces.is_wanted => tracing::warn!("traces are disabled: {error}"),

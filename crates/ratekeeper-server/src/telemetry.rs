@@ -4,8 +4,10 @@
 
 mod admin_metrics;
 mod labels;
+mod limits;
 mod metrics;
 mod policy_meters;
+mod process;
 pub(crate) mod prometheus_text;
 mod store;
 mod top;
@@ -13,6 +15,7 @@ pub mod traces;
 
 pub(crate) use self::{
     admin_metrics::SwitchCounts,
+    limits::MAX_LISTED,
     traces::{DecisionAttributes, Trace},
 };
 pub use self::{

@@ -2,13 +2,13 @@
 
 mod config;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 use ratekeeper_http::{HeaderStyle, address::X_FORWARDED_FOR};
 use ratekeeper_server::config::{EntrySource, deny_status, parse_entry};
 
-use crate::argument::prefix;
+use crate::argument::{ListenAddress, listen_address, prefix};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -205,24 +205,6 @@ pub(crate) enum OnChange {
     Scale,
     /// All keys start in the initial state.
     Fresh,
-}
-
-/// A listen address, or none.
-#[derive(Clone, Copy, Debug)]
-struct ListenAddress(Option<SocketAddr>);
-
-fn listen_address(word: &str) -> Result<ListenAddress, String> {
-    if word == "off" {
-        return Ok(ListenAddress(None));
-    }
-    if let Ok(port) = word.parse::<u16>() {
-        return Ok(ListenAddress(Some(SocketAddr::from(([127, 0, 0, 1], port)))));
-    }
-    let address = word.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    let address = address.as_deref().unwrap_or(word).parse();
-    address.map(|address| ListenAddress(Some(address))).map_err(|_| {
-        "use an address such as 127.0.0.1:8080 or [::]:8080, a port on 127.0.0.1 such as 8080, or off".to_owned()
-    })
 }
 
 fn denial_status(word: &str) -> Result<u16, String> {

@@ -239,7 +239,12 @@ fn help_has_examples_and_version_is_printed() {
         let run = fixture.run(args);
         assert!(run.lines().iter().any(|line| line.starts_with("  ratekeeper ")), "{args:?}\n{}", run.stdout);
     }
-    assert_eq!(fixture.run(&["--version"]).lines(), [format!("ratekeeper {}", env!("CARGO_PKG_VERSION"))]);
+    let version = format!("ratekeeper {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(fixture.run(&["-V"]).lines(), [version.clone()]);
+    let long = fixture.run(&["--version"]);
+    let (lines, commit) = (long.lines(), option_env!("RATEKEEPER_COMMIT").unwrap_or("unknown"));
+    assert_eq!(lines[..2], [version, format!("commit: {commit}")]);
+    assert!(lines[2].starts_with("features: ") && lines[3].starts_with("target: "), "{lines:?}");
 }
 
 /// `speed: prepaid` is shown with its turn; where it has little or no effect, there is a warning.

@@ -1,4 +1,4 @@
-//! The systemd unit and the container image in `examples`: their command lines are run, so that they stay current.
+//! The systemd unit in `examples` and the container image in `deploy`: their command lines are run, so that they stay current.
 
 use std::{collections::BTreeMap, fs, process::Command};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const UNIT: &str = "examples/systemd/ratekeeper.service";
-const IMAGE: &str = "examples/docker/Dockerfile";
+const IMAGE: &str = "deploy/image/Dockerfile";
 
 fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
@@ -78,7 +78,7 @@ fn the_unit_stops_gracefully_and_reloads_by_sighup() {
         fs::write(fixture.path("rules/api.yaml"), rules).unwrap();
         assert_eq!(fixture.run(&["config", "check", "rules"]).code, code, "a mistake is printed to systemctl");
     }
-    assert_eq!(directive(&unit, "Type"), ["exec"], "no notification");
+    assert_eq!(directive(&unit, "Type"), ["notify"], "tests/cli/notify.rs has what is sent");
     let help = Fixture::new().run(&["serve", "--help"]).stdout;
     let default = |flag: &str| -> u32 {
         let (_, rest) = help.split_once(&format!("--{flag} <")).unwrap();
@@ -109,12 +109,13 @@ fn systemd_accepts_the_unit() {
 
 #[test]
 fn the_image_starts_a_server() {
-    let instructions = instructions(&read(IMAGE));
+    let image = read(IMAGE);
+    let instructions = instructions(&image);
     let all = |name: &str| {
         instructions.iter().filter(|(word, _)| word == name).map(|(_, rest)| rest.as_str()).collect::<Vec<_>>()
     };
     let list = |name: &str| -> Vec<String> { serde_json::from_str(all(name)[0]).unwrap() };
-    assert_eq!(list("ENTRYPOINT"), ["ratekeeper"]);
+    assert_eq!(list("ENTRYPOINT"), ["/bin/ratekeeper"]);
     let words = list("CMD");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let environment: BTreeMap<&str, &str> =
@@ -140,7 +141,7 @@ fn the_image_starts_a_server() {
     for copy in all("COPY") {
         let (from, to) = copy.rsplit_once(' ').unwrap();
         if let Some(name) = to.strip_prefix(&inside) {
-            fs::copy(root().join(from), fixture.path("image").join(name)).unwrap();
+            fs::copy(root().join(built_from(&image, from)), fixture.path("image").join(name)).unwrap();
         }
     }
     let on_free_ports = |rules| -> Vec<(&str, &str)> {
@@ -151,6 +152,19 @@ fn the_image_starts_a_server() {
     let reply = server.ask("/v1/auth?domain=api&entry=user:value:42");
     assert_eq!((reply.status, server.ask_admin("/readyz").status), (200, 200));
     assert!(reply.header("ratelimit").is_some(), "a sample rule limits it");
+
+    // Its health check, at the port that is bound here.
+    let (_, check) = all("HEALTHCHECK")[0].split_once(" CMD ").unwrap();
+    let check: Vec<String> = serde_json::from_str(check).unwrap();
+    assert_eq!(check[0], list("ENTRYPOINT")[0]);
+    let words: Vec<&str> = check[1..].iter().map(String::as_str).collect();
+    let port = server.admin().rsplit_once(':').unwrap().1;
+    let healthy = |port: &str| {
+        let address = environment["RATEKEEPER_ADMIN"].replace("9090", port);
+        let run = fixture.command(&words).env("RATEKEEPER_ADMIN", address).output().unwrap();
+        run.status.code()
+    };
+    assert_eq!((healthy(port), healthy("1")), (Some(0), Some(1)));
     drop(server);
 
     // With a mount.
@@ -164,30 +178,33 @@ fn the_image_starts_a_server() {
     assert!(log.lines().all(|line| line.starts_with('{')), "{log}");
 }
 
-/// The image is not built here, but the files it copies exist.
+/// The file that the build stage copies to this path: `--from=build /out/rules/sample.yaml`.
+fn built_from(image: &str, copy: &str) -> String {
+    let (folder, name) = copy.strip_prefix("--from=build ").unwrap().rsplit_once('/').unwrap();
+    let copied = image.lines().filter_map(|line| line.trim_start().strip_prefix("&& cp ")?.split_once(' '));
+    let is_it = |(from, to): &(&str, &str)| from.ends_with(name) && to.starts_with(&format!("{folder}/"));
+    copied.into_iter().find(is_it).unwrap_or_else(|| panic!("nothing copies {copy}")).0.to_owned()
+}
+
+/// `scripts/ship-check image` builds the image; here, the files it copies exist or are built.
 #[test]
 fn what_the_image_copies_exists() {
     let image = read(IMAGE);
-    let mut copies = 0;
+    let of_build = "cargo build --profile dist --locked -p ratekeeper-cli --features \"$FEATURES\" \\\n";
+    assert!(image.contains(of_build) && image.contains("WORKDIR /src\n"));
+    let manifest = read("crates/ratekeeper-cli/Cargo.toml");
+    assert!(manifest.contains("name = \"ratekeeper-cli\"") && manifest.contains("[[bin]]\nname = \"ratekeeper\""));
+    assert!(read("Cargo.toml").contains("[profile.dist]\n"));
+    let mut copies = Vec::new();
     for (word, rest) in instructions(&image) {
-        let Some(from) = (word == "COPY").then(|| rest.split(' ').next().unwrap().to_owned()) else { continue };
-        copies += 1;
-        if from == "--from=build" {
-            // The program that cargo builds in an earlier stage.
-            assert!(
-                image.contains("cargo build --release --locked -p ratekeeper-cli --features \"$FEATURES\"\n")
-                    && image.contains("WORKDIR /src\n")
-            );
-            assert!(rest.contains("/src/target/release/ratekeeper /usr/local/bin/ratekeeper"), "{rest}");
-            let manifest = read("crates/ratekeeper-cli/Cargo.toml");
-            assert!(
-                manifest.contains("name = \"ratekeeper-cli\"") && manifest.contains("[[bin]]\nname = \"ratekeeper\"")
-            );
-        } else {
-            assert!(root().join(&from).exists(), "{from}");
-        }
+        let Some((from, _)) = (word == "COPY" && rest != ". .").then(|| rest.rsplit_once(' ').unwrap()) else {
+            continue;
+        };
+        copies.push(built_from(&image, from));
     }
-    assert_eq!(copies, 3);
+    let rules = "crates/ratekeeper-server/src/sample.yaml";
+    assert_eq!(copies, ["target/dist/ratekeeper", "/etc/ssl/certs/ca-certificates.crt", rules]);
+    assert!(root().join(rules).is_file());
     let (_, mounted) = image.split_once("-v \"$PWD/").unwrap();
     assert!(root().join(mounted.split(':').next().unwrap()).is_dir(), "the directory in the comment");
     assert!(root().join("Cargo.lock").is_file(), "--locked needs it");

@@ -11,12 +11,14 @@ mod doctor;
 mod doctor_findings;
 mod explain;
 mod fixture;
+mod health;
 mod input_errors;
 mod log_flood;
 mod memory_bound;
 mod memory_full;
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
 mod memory_return;
+mod notify;
 mod plots;
 mod redis;
 mod secrets;

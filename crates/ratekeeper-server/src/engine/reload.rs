@@ -17,7 +17,7 @@ use ratekeeper_rules::{Problems, RuleFile};
 use super::Engine;
 use crate::{
     rulebook::{Builder, Override, OverridesByPolicy, Switches},
-    telemetry::{OutcomeLabels, SwitchCounts},
+    telemetry::{MAX_LISTED, OutcomeLabels, SwitchCounts},
 };
 
 /// The inputs of a rulebook.
@@ -177,7 +177,10 @@ impl Engine {
         let count_refused = self.inner.envoy_counts_refused.load(Ordering::Relaxed);
         let builder =
             Builder { store: &self.inner.store, telemetry, before: &before, switches, overrides, carry, count_refused };
-        self.inner.book.store(Arc::new(builder.build(files)?));
+        let book = builder.build(files)?;
+        let count = book.policy_count();
+        telemetry.publish_limits(count, if count > MAX_LISTED { Vec::new() } else { book.policies() });
+        self.inner.book.store(Arc::new(book));
         Ok(())
     }
 }

@@ -34,9 +34,11 @@ pub(super) struct Tick(pub(super) usize);
 
 impl PortBudget {
     pub(super) fn new(wire: Wire, bounds: &Bounds, telemetry: &Arc<Telemetry>) -> Arc<Self> {
+        // The responses of the admin port are longer and its clients fewer.
+        let bytes = if wire == Wire::Admin { bounds.pending_bytes / 2 } else { bounds.pending_bytes };
+        telemetry.watch_port(wire, bounds.connections, bytes);
         Arc::new(Self {
-            // The responses of the admin port are longer and its clients fewer.
-            bytes: if wire == Wire::Admin { bounds.pending_bytes / 2 } else { bounds.pending_bytes },
+            bytes,
             used: AtomicUsize::new(0),
             tick: AtomicU32::new(0),
             used_bytes: telemetry.pending_bytes.get_or_create(&wire.label()).clone(),

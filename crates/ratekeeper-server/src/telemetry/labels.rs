@@ -23,6 +23,13 @@ pub(super) struct RuleLabels {
     pub(super) rule: String,
 }
 
+/// Labels of the program.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+pub(super) struct BuildLabels {
+    pub(super) version: &'static str,
+    pub(super) commit: &'static str,
+}
+
 /// Label of requests that no rule limits.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 pub(super) struct ReasonLabels {

@@ -3,33 +3,38 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::text::encode,
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+    encoding::text::{encode_eof, encode_registry},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Metric, Registry},
 };
 use ratekeeper_core::{Policy, Verdict};
 
 use super::{
     AdminMetrics, TopDenied, TraceConfig, TraceError, Traces,
-    labels::{ClosureLabels, DecisionLabels, OutcomeLabels, ReasonLabels, RuleLabels, Wire, WireLabels},
+    labels::{BuildLabels, ClosureLabels, DecisionLabels, OutcomeLabels, ReasonLabels, RuleLabels, Wire, WireLabels},
+    limits::Limits,
     policy_meters::{PolicyMeters, Totals},
+    process::ProcessCollector,
     store::StoreCollector,
 };
-use crate::wiring::AnyStore;
+use crate::{build_info, wiring::AnyStore};
 
 /// The metrics, the denied keys and the traces of a server.
 pub struct Telemetry {
+    /// Metrics whose names begin with `ratekeeper_`.
     registry: Registry,
+    /// Metrics of the process, whose names are those of Prometheus' client libraries.
+    process: Registry,
+    limits: Limits,
     decisions: Family<DecisionLabels, Counter>,
     shadow_denials: Family<RuleLabels, Counter>,
     latency: Family<WireLabels, Histogram, fn() -> Histogram>,
@@ -46,6 +51,9 @@ pub struct Telemetry {
     pub closed_connections: Family<ClosureLabels, Counter>,
     /// Bytes charged for in-flight requests and unsent responses, by wire. Updated at each tick of the stall detector.
     pub pending_bytes: Family<WireLabels, Gauge>,
+    connection_limit: Family<WireLabels, Gauge>,
+    pending_bytes_limit: Family<WireLabels, Gauge>,
+    key_bytes_limit: Gauge,
     /// Requests refused because their connection's account had no room, by wire.
     pub refused_requests: Family<WireLabels, Counter>,
     /// Reloads by outcome.
@@ -64,6 +72,8 @@ pub struct Telemetry {
     reported_domains: Mutex<HashSet<Box<str>>>,
     /// Meters of inline limits, by domain. The engine bounds their number.
     inline: Mutex<BTreeMap<Box<str>, PolicyMeters>>,
+    /// Rules whose counters were created at zero.
+    rules_at_zero: AtomicUsize,
 }
 
 impl Default for Telemetry {
@@ -91,6 +101,9 @@ impl Default for Telemetry {
                 "pending_bytes",
                 "Bytes charged for in-flight requests and unsent responses, by wire",
             ),
+            connection_limit: registered(all, "connection_limit", "Most open connections, by wire"),
+            pending_bytes_limit: registered(all, "pending_bytes_limit", "Most pending bytes, by wire"),
+            key_bytes_limit: registered(all, "key_bytes_limit", "Most bytes used by keys and their states"),
             refused_requests: registered(
                 all,
                 "refused_requests",
@@ -109,18 +122,42 @@ impl Default for Telemetry {
             traces: Traces::default(),
             reported_domains: Mutex::default(),
             inline: Mutex::default(),
+            rules_at_zero: AtomicUsize::new(0),
+            limits: Limits::default(),
             registry: Registry::default(),
+            process: Registry::default(),
         };
         // Created at zero, so that an alert on the first failure has a value to compare with.
-        let _ = telemetry.reloads.get_or_create_owned(&OutcomeLabels::FAILED);
+        for outcome in [OutcomeLabels::OK, OutcomeLabels::FAILED] {
+            let _ = telemetry.reloads.get_or_create_owned(&outcome);
+        }
+        let build = Family::<BuildLabels, Gauge>::default();
+        build
+            .get_or_create(&BuildLabels {
+                version: build_info::VERSION,
+                commit: build_info::COMMIT.unwrap_or("unknown"),
+            })
+            .set(1);
+        registry.register("build_info", "1, with the version and the commit of the program as labels", build);
+        registry.register_collector(Box::new(telemetry.limits.clone()));
+        telemetry.process.register_collector(Box::new(ProcessCollector::default()));
         telemetry.registry = registry;
         telemetry
     }
 }
 
 impl Telemetry {
-    /// The counter handles of a policy, created once per rulebook.
+    /// The counter handles of a policy, created once per rulebook. The counters of the first [`RULES_AT_ZERO`] rules
+    /// exist from now on; those of others from their first decision on.
     pub(crate) fn policy_meters(&self, policy: &Policy) -> PolicyMeters {
+        let meters = self.meters(policy);
+        if self.rules_at_zero.fetch_add(policy.rules().len(), Ordering::Relaxed) < RULES_AT_ZERO {
+            meters.create(policy);
+        }
+        meters
+    }
+
+    fn meters(&self, policy: &Policy) -> PolicyMeters {
         PolicyMeters::new(policy, self.decisions.clone(), self.shadow_denials.clone())
     }
 
@@ -133,7 +170,7 @@ impl Telemetry {
         }
         let named = Policy::new(INLINE_POLICY, policy.rules().iter().map(|rule| rule.rule().clone()));
         let named = named.and_then(|named| named.in_domain(policy.domain()));
-        let meters = self.policy_meters(named.as_ref().unwrap_or(policy));
+        let meters = self.meters(named.as_ref().unwrap_or(policy));
         inline.insert(policy.domain().into(), meters.clone());
         meters
     }
@@ -177,6 +214,36 @@ impl Telemetry {
         self.unmatched.get_or_create(&ReasonLabels { reason }).inc();
     }
 
+    /// Creates the counters of requests that no rule limits, for these reasons.
+    pub(crate) fn expect_unlimited(&self, reasons: impl IntoIterator<Item = &'static str>) {
+        for reason in reasons {
+            let _ = self.unmatched.get_or_create_owned(&ReasonLabels { reason });
+        }
+    }
+
+    /// Creates the metrics of a port that is listened on, with its limits of connections and of pending bytes.
+    pub(crate) fn watch_port(&self, wire: Wire, connections: usize, pending_bytes: usize) {
+        let label = wire.label();
+        let set = |gauges: &Family<WireLabels, Gauge>, bound: usize| {
+            gauges.get_or_create(&label).set(i64::try_from(bound).unwrap_or(i64::MAX));
+        };
+        set(&self.connection_limit, connections);
+        // Pipelines of the RESP port are bounded by connection.
+        if wire != Wire::Resp {
+            set(&self.pending_bytes_limit, pending_bytes);
+        }
+        let _ = self.connections.get_or_create_owned(&label);
+        for counters in [&self.bad_requests, &self.refused_tokens, &self.refused_connections] {
+            let _ = counters.get_or_create_owned(&label);
+        }
+    }
+
+    /// Publishes the policies in force, of which there are `count`. `policies` is empty if there are more than
+    /// [`MAX_LISTED`](super::MAX_LISTED).
+    pub(crate) fn publish_limits(&self, count: usize, policies: Vec<Arc<Policy>>) {
+        self.limits.publish(count, policies);
+    }
+
     /// Whether an unknown domain is to be logged: true once per domain, for the first [`REPORTED_DOMAINS`] domains.
     pub(crate) fn is_first_report(&self, domain: &str) -> bool {
         let mut reported = self.reported_domains.lock();
@@ -186,7 +253,9 @@ impl Telemetry {
     /// All metrics as OpenMetrics text.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.process)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 
@@ -202,8 +271,9 @@ impl Telemetry {
         Ok(())
     }
 
-    /// Adds the metrics of this store.
-    pub fn watch_store(&mut self, store: AnyStore) {
+    /// Adds the metrics of this store, which may use so many bytes for keys.
+    pub fn watch_store(&mut self, store: AnyStore, key_bytes: usize) {
+        self.key_bytes_limit.set(i64::try_from(key_bytes).unwrap_or(i64::MAX));
         self.registry.register_collector(Box::new(StoreCollector(store)));
     }
 }
@@ -221,13 +291,21 @@ fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, 
     metric
 }
 
-/// 17 buckets from 10 µs, which exceeds a decision in memory, to 23 s.
 fn latency_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_01, 2.5, 17))
+    Histogram::new(LATENCY_BUCKETS)
 }
+
+/// Upper bounds in seconds: 1, 2.5 and 5 of each power of ten, from 10 µs, which exceeds a decision in memory, to the
+/// longest waits.
+const LATENCY_BUCKETS: [f64; 20] = [
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
 
 /// The policy name that inline limits are counted under.
 pub const INLINE_POLICY: &str = "inline";
+/// Rules whose counters exist from the start: three series for each at most.
+const RULES_AT_ZERO: usize = 3_000;
 /// Entries per shard of the list of denied keys.
 const TOP_DENIED_ENTRIES: usize = 1_000;
 /// Unknown domains that are logged by name.

@@ -1,7 +1,7 @@
 //! Per-policy counter handles, so that counting a decision needs no lookup by label.
 //!
-//! A policy's handles are created once per rulebook. Each counter is created on first use, so that only labels with
-//! decisions are exported.
+//! A policy's handles are created once per rulebook. Each counter is created on first use, or at zero by
+//! [`PolicyMeters::create`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,6 +62,21 @@ impl PolicyMeters {
             shadows,
             hold_times: HoldTimes::default(),
         }))
+    }
+
+    /// Creates the counters that every rule needs sooner or later: requests allowed and denied by the store, or denials in
+    /// shadow mode. A rate over a counter that appears with its first decision would miss that decision.
+    pub(super) fn create(&self, policy: &Policy) {
+        for (index, rule) in policy.rules().iter().enumerate() {
+            if rule.is_shadow() {
+                let _ = self.0.shadow_counter(index);
+                continue;
+            }
+            for verdict in ["allow", "deny"] {
+                let labels = self.0.labels(rule.name(), verdict, Source::Store.name());
+                let _ = self.0.decisions.get_or_create_owned(&labels);
+            }
+        }
     }
 
     /// Counts a decision under the rule that determines it, and the denials of its shadow rules.

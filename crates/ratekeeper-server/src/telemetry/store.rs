@@ -8,7 +8,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 
-use crate::wiring::{AnyStore, Counts, StoreHealth};
+use crate::wiring::{AnyStore, Counts, HealthStatus, StoreHealth};
 
 /// The collector of one store.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ impl Collector for StoreCollector {
             gauge("policy_versions", "Policies and their superseded versions in this process", health.policy_versions)?;
         }
         gauge("store_up", "1 while the store answers", u64::from(health.answers()))?;
+        let degraded = matches!(health.health, HealthStatus::Degraded(_));
+        gauge("store_degraded", "1 while a part of the store does not answer", u64::from(degraded))?;
         if health.kind == "redis" {
             let (keys, grants) = health.owing;
             gauge("local_keys_owing", "Keys with local grants that the store has not been charged for yet", keys)?;

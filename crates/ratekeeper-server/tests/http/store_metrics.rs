@@ -59,6 +59,38 @@ fn metrics_of_calls_and_allotments_exist_from_the_start() {
     assert_eq!(on("memory").metric("ratekeeper_allotment_held"), None, "a store in memory has none");
 }
 
+/// Rates over counters that appear with their first event would miss it; gauges say what a limit is.
+#[test]
+fn counters_and_limits_exist_before_the_first_request() {
+    let fixture = on("memory");
+    let metric = |name: &str| fixture.metric(name).unwrap_or_else(|| panic!("no {name}"));
+    for verdict in ["allow", "deny"] {
+        let labels = format!("domain=\"api\",policy=\"exact\",rule=\"many\",verdict=\"{verdict}\",source=\"store\"");
+        assert_eq!(metric(&format!("ratekeeper_decisions_total{{{labels}}}")), 0.0);
+    }
+    for reason in ["no_policy", "unknown_domain", "switched_off", "unlimited", "replaced"] {
+        assert_eq!(metric(&format!("ratekeeper_unlimited_requests_total{{reason=\"{reason}\"}}")), 0.0);
+    }
+    for counter in ["refused_connections_total", "refused_tokens_total", "bad_requests_total", "refused_requests_total"]
+    {
+        assert_eq!(metric(&format!("ratekeeper_{counter}{{wire=\"http\"}}")), 0.0);
+    }
+    assert_eq!(metric("ratekeeper_connection_limit{wire=\"http\"}"), 10_000.0);
+    assert_eq!(metric("ratekeeper_key_bytes_limit"), f64::from(256 << 20));
+    let rule = "{domain=\"api\",policy=\"exact\",rule=\"many\",algorithm=\"token_bucket\"}";
+    let of_rule = |name: &str| metric(&format!("ratekeeper_rule_{name}{rule}"));
+    assert_eq!([of_rule("limit"), of_rule("period_seconds"), of_rule("shadow")], [1000.0, 1.0, 0.0]);
+    assert_eq!((metric("ratekeeper_policies"), metric("ratekeeper_store_degraded")), (2.0, 0.0));
+
+    let build = format!("ratekeeper_build_info{{version=\"{}\",commit=\"", env!("CARGO_PKG_VERSION"));
+    assert!(fixture.admin_get("/metrics").body.contains(&build));
+    let (memory, files) = (metric("process_resident_memory_bytes"), metric("process_open_fds"));
+    assert!(memory > f64::from(1 << 20) && files > 5.0 && files < metric("process_max_fds"), "{memory} {files}");
+    let started = metric("process_start_time_seconds");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!(started > now - 3600.0 && started <= now && metric("process_cpu_seconds_total") > 0.0, "{started} {now}");
+}
+
 /// `docs/monitoring.md` lists every metric of both stores.
 #[test]
 fn every_metric_is_documented() {
