@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use crate::cli::{Command, ConfigCommand};
 
 /// Returns memory to the system within seconds after a peak; see `docs/decisions/0015-jemalloc.md`.
-#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#[cfg(all(feature = "jemalloc", target_os = "linux", any(target_env = "gnu", target_env = "musl")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
