@@ -157,11 +157,11 @@ fn the_image_starts_a_server() {
     let (_, check) = all("HEALTHCHECK")[0].split_once(" CMD ").unwrap();
     let check: Vec<String> = serde_json::from_str(check).unwrap();
     assert_eq!(check[0], list("ENTRYPOINT")[0]);
-    let words: Vec<&str> = check[1..].iter().map(String::as_str).collect();
+    let checked: Vec<&str> = check[1..].iter().map(String::as_str).collect();
     let port = server.admin().rsplit_once(':').unwrap().1;
     let healthy = |port: &str| {
         let address = environment["RATEKEEPER_ADMIN"].replace("9090", port);
-        let run = fixture.command(&words).env("RATEKEEPER_ADMIN", address).output().unwrap();
+        let run = fixture.command(&checked).env("RATEKEEPER_ADMIN", address).output().unwrap();
         run.status.code()
     };
     assert_eq!((healthy(port), healthy("1")), (Some(0), Some(1)));
