@@ -50,6 +50,7 @@ mod held;
 mod lease_ids;
 mod manual_clock;
 mod migrate;
+mod open_permits;
 mod policy;
 mod prepayable;
 mod quota;

@@ -16,6 +16,7 @@ pub use crate::{
     held::Held,
     lease_ids::LeaseIds,
     migrate::migrate_state,
+    open_permits::{ClosedPermits, MOST_OPEN, OpenPermits, SeenPermits},
     policy::{Block, KeyState},
     request_key::{RequestKey, Step},
     single_rule::{BucketTake, MeteredTake, SingleBucket},
