@@ -55,6 +55,8 @@ struct HotKey<R, E> {
     version: Arc<Version>,
     sender: Sender<E>,
     waiting: VecDeque<QueuedRequest<R>>,
+    /// The memory of the queue before.
+    emptied: VecDeque<QueuedRequest<R>>,
     /// Places for waiting requests. All threads share their total, so it is not changed for every request.
     reserved: usize,
 }
@@ -250,18 +252,34 @@ impl<R, E> HotKeys<R, E> {
         expired_at: Option<Instant>,
         is_awaited: impl Fn(&R) -> bool,
     ) -> Option<Departure<R>> {
-        self.with_key(name, turn, |mut entry| {
-            let key = entry.get_mut();
-            let before = key.waiting.len();
-            if key.reserved > 2 * before {
-                self.release(key, before);
+        // Only the task of a key takes requests out of its queue. So it takes the whole queue and picks those that leave
+        // without the lock, which arriving requests need meanwhile.
+        loop {
+            let (mut queue, version) = self.with_key(name, turn, |mut entry| {
+                let key = entry.get_mut();
+                let before = key.waiting.len();
+                if key.reserved > 2 * before {
+                    self.release(key, before);
+                }
+                if before == 0 {
+                    self.remove(entry);
+                    return None;
+                }
+                let emptied = mem::take(&mut key.emptied);
+                Some((mem::replace(&mut key.waiting, emptied), Arc::clone(&key.version)))
+            })??;
+            let departure = depart(&mut queue, &version, expired_at, &is_awaited);
+            self.with_key(name, turn, |mut entry| {
+                let key = entry.get_mut();
+                while let Some(left) = queue.pop_back() {
+                    key.waiting.push_front(left);
+                }
+                key.emptied = queue;
+            });
+            if departure.is_some() {
+                return departure;
             }
-            let departure = key.depart(expired_at, is_awaited);
-            if departure.is_none() {
-                self.remove(entry);
-            }
-            departure
-        })?
+        }
     }
 
     /// Requests that were certainly not executed, and are sent again before all others.
@@ -312,50 +330,63 @@ impl<R, E> HotKeys<R, E> {
 impl<R, E> HotKey<R, E> {
     fn new(name: &[u8], version: &Arc<Version>, turn: u64) -> Self {
         let (version, sender) = (Arc::clone(version), Sender::Caller(None));
-        Self { name: name.into(), turn, version, sender, waiting: VecDeque::new(), reserved: 0 }
+        Self {
+            name: name.into(),
+            turn,
+            version,
+            sender,
+            waiting: VecDeque::new(),
+            emptied: VecDeque::new(),
+            reserved: 0,
+        }
     }
+}
 
-    /// Takes the longest prefix of the queue that can leave together. `None` if nothing is left.
-    fn depart(&mut self, expired_at: Option<Instant>, is_awaited: impl Fn(&R) -> bool) -> Option<Departure<R>> {
-        let most = self.waiting.len().min(MAX_REQUESTS);
-        let (mut expired, mut sent, mut runs) =
-            (Vec::new(), Vec::<WaitingRequest<R>>::with_capacity(most), Vec::<Run>::new());
-        while let Some(QueuedRequest { version, request }) = self.waiting.front() {
-            let version = version.as_ref().unwrap_or(&self.version);
-            let run = Run::of(request.cost, &request.verb);
-            let continues = run.as_ref().zip(runs.last()).is_some_and(|(run, last)| run.continues(last));
-            if let Some(last) = sent.last() {
-                let fits = last.is_barrier() == request.is_barrier()
-                    && Arc::ptr_eq(&last.version, version)
-                    && sent.len() < MAX_REQUESTS
-                    && (continues || run.is_none() || runs.len() < MAX_RUNS);
-                if !fits {
-                    break;
-                }
-            }
-            let Some(QueuedRequest { version, request }) = self.waiting.pop_front() else { break };
-            if !is_awaited(&request.reply) {
-                continue;
-            }
-            let next = request.under(version.unwrap_or_else(|| Arc::clone(&self.version)));
-            if expired_at.is_some_and(|at| next.deadline <= at) {
-                expired.push(next);
-                continue;
-            }
-            sent.push(next);
-            match (run, runs.last_mut()) {
-                (Some(_), Some(last)) if continues => last.count += 1,
-                (Some(run), _) => runs.push(run),
-                (None, _) => {}
+/// Takes the longest prefix of the queue that can leave together. `None` if nothing is left.
+fn depart<R>(
+    queue: &mut VecDeque<QueuedRequest<R>>,
+    of_most: &Arc<Version>,
+    expired_at: Option<Instant>,
+    is_awaited: &impl Fn(&R) -> bool,
+) -> Option<Departure<R>> {
+    let most = queue.len().min(MAX_REQUESTS);
+    let (mut expired, mut sent, mut runs) =
+        (Vec::new(), Vec::<WaitingRequest<R>>::with_capacity(most), Vec::<Run>::new());
+    while let Some(QueuedRequest { version, request }) = queue.front() {
+        let version = version.as_ref().unwrap_or(of_most);
+        let run = Run::of(request.cost, &request.verb);
+        let continues = run.as_ref().zip(runs.last()).is_some_and(|(run, last)| run.continues(last));
+        if let Some(last) = sent.last() {
+            let fits = last.is_barrier() == request.is_barrier()
+                && Arc::ptr_eq(&last.version, version)
+                && sent.len() < MAX_REQUESTS
+                && (continues || run.is_none() || runs.len() < MAX_RUNS);
+            if !fits {
+                break;
             }
         }
-        if sent.is_empty() && expired.is_empty() {
-            return None;
+        let Some(QueuedRequest { version, request }) = queue.pop_front() else { break };
+        if !is_awaited(&request.reply) {
+            continue;
         }
-        let is_barrier = sent.first().is_some_and(WaitingRequest::is_barrier);
-        let sent = if is_barrier { Batch::Barriers(sent) } else { Batch::Merged(sent, runs) };
-        Some(Departure { expired, sent })
+        let next = request.under(version.unwrap_or_else(|| Arc::clone(of_most)));
+        if expired_at.is_some_and(|at| next.deadline <= at) {
+            expired.push(next);
+            continue;
+        }
+        sent.push(next);
+        match (run, runs.last_mut()) {
+            (Some(_), Some(last)) if continues => last.count += 1,
+            (Some(run), _) => runs.push(run),
+            (None, _) => {}
+        }
     }
+    if sent.is_empty() && expired.is_empty() {
+        return None;
+    }
+    let is_barrier = sent.first().is_some_and(WaitingRequest::is_barrier);
+    let sent = if is_barrier { Batch::Barriers(sent) } else { Batch::Merged(sent, runs) };
+    Some(Departure { expired, sent })
 }
 
 /// A lock for each of these many parts of the table.
