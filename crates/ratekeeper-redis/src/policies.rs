@@ -41,12 +41,14 @@ pub(crate) struct Current {
     version: ArcSwap<Version>,
     /// Rises with every change, and is odd if the rules are prepaid. A prepaid key reads it alone, most of the time.
     generation: AtomicU64,
+    /// Unlike its address, no other policy of this process has it, also later.
+    id: u64,
 }
 
 impl Current {
     fn new(version: Arc<Version>) -> Arc<Self> {
         let generation = AtomicU64::new(u64::from(version.prepaid.is_some()));
-        Arc::new(Self { version: ArcSwap::new(version), generation })
+        Arc::new(Self { version: ArcSwap::new(version), generation, id: NEXT_ID.fetch_add(1, Relaxed) })
     }
 
     /// Changes the rules. Callers hold the lock of [`Policies::by_name`].
@@ -60,15 +62,19 @@ impl Current {
     }
 }
 
+/// The id of the next policy.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 impl RedisPolicy {
     /// Whether both refer to the same policy.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Distinguishes this policy from others while a handle exists.
-    pub(crate) fn id(&self) -> usize {
-        Arc::as_ptr(&self.0).cast::<()>() as usize
+    /// Distinguishes this policy from all others of this process.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
     }
 
     /// Changes with the rules; odd if they are prepaid.

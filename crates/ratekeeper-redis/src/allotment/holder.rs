@@ -6,12 +6,15 @@
 //!
 //! Sizes and times decide how many calls are made and how many permits lie unused. Safety does not depend on them.
 
-use ratekeeper_core::{
-    Policy, Prepaid, Span, Timestamp,
-    algorithm::Algorithm,
-    bounds::MAX_TIME,
-    store_api::{AllotmentCall, AllotmentReply},
-};
+mod call;
+mod config;
+mod rate;
+mod timer;
+
+use ratekeeper_core::{Span, Timestamp, bounds::MAX_TIME, store_api::MOST_OPEN};
+
+use self::{call::SentCall, rate::Rate};
+pub(crate) use self::{config::HolderConfig, timer::Action};
 
 /// A time of this process's monotonic clock, in µs. The clock counts while the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -29,21 +32,6 @@ impl std::ops::Add<Span> for LocalTime {
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.as_micros()))
     }
-}
-
-/// The numbers of a policy's holders.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct HolderConfig {
-    /// The time between two calls at saturation is about half of this; see [`HolderConfig::pace`].
-    pub(crate) turn: Span,
-    /// How long an allotment lasts.
-    pub(crate) hold: Span,
-    /// The longest time for which a denial is repeated.
-    pub(crate) remember: Span,
-    /// Permits per second from which a key is hot; it stays hot down to half of that.
-    pub(crate) hot_per_second: u64,
-    /// A larger cost always asks the store.
-    pub(crate) largest_cost: u64,
 }
 
 /// How a take was answered without the store.
@@ -68,17 +56,17 @@ pub(crate) struct Denial {
     pub(crate) free_at: LocalTime,
 }
 
-/// What the holder needs from its timer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Action {
-    /// Nothing for now.
-    None,
-    /// A call that reports what was used.
-    Report,
-    /// A call that reports and returns everything.
-    Return,
-    /// Nothing is held, and nothing is left to report: the timer may forget the key.
-    Idle,
+/// Permits that takes may use without the holder, and the terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HolderOpening {
+    pub(crate) permits: u64,
+    /// They may be used before this.
+    pub(crate) take_until: LocalTime,
+    /// How takes are denied that they do not cover.
+    pub(crate) denial: Option<Denial>,
+    /// A store time, and the local time at which the call that returned it was made.
+    pub(crate) stated: Timestamp,
+    pub(crate) asked: LocalTime,
 }
 
 /// Permits granted to this process for one key, and what it knows of the key.
@@ -113,16 +101,6 @@ pub(crate) struct Holder {
     counts: HolderCounts,
 }
 
-/// The call that waits for its reply.
-#[derive(Clone, Copy, Debug)]
-struct SentCall {
-    seq: u64,
-    asked: LocalTime,
-    used: u64,
-    keep: u64,
-    want: u64,
-}
-
 /// Permits of a holder by what became of them: granted = used + returned + expired + lost + held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HolderCounts {
@@ -132,67 +110,6 @@ pub(crate) struct HolderCounts {
     pub(crate) expired: u64,
     /// Held when the store stated that the allotment had ended.
     pub(crate) lost: u64,
-}
-
-/// The rate of demand: that of the last turn, or the mean with the turns before if it fell.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rate {
-    from: LocalTime,
-    permits: u64,
-    per_second: u64,
-    is_hot: bool,
-    /// The demand of two turns, or 0 for a key that is not hot; and half of it.
-    target: u64,
-    refill_below: u64,
-}
-
-impl Rate {
-    #[inline]
-    fn add(&mut self, permits: u64, now: LocalTime, config: &HolderConfig) {
-        self.permits += permits;
-        let span = now.since(self.from);
-        if span >= config.turn {
-            self.turn_over(span, now, config);
-        }
-    }
-
-    fn turn_over(&mut self, span: Span, now: LocalTime, config: &HolderConfig) {
-        let last = self.permits.saturating_mul(1_000_000) / span.as_micros().max(1);
-        self.per_second = if last > self.per_second { last } else { u64::midpoint(self.per_second, last) };
-        (self.from, self.permits) = (now, 0);
-        let threshold = if self.is_hot { config.hot_per_second / 2 } else { config.hot_per_second };
-        self.is_hot = self.per_second >= threshold;
-        let permits = self.per_second.saturating_mul(2 * config.turn.as_micros()) / 1_000_000;
-        self.target = if self.is_hot && permits >= MIN_TARGET { permits } else { 0 };
-        self.refill_below = self.target.div_ceil(2);
-    }
-}
-
-impl HolderConfig {
-    /// The numbers for a policy; `None` if it is not prepaid.
-    pub(crate) fn of(policy: &Policy) -> Option<Self> {
-        let prepaid: Prepaid = policy.prepaid()?;
-        let turn = policy.turn(prepaid.turn);
-        let hold = if prepaid.hold == Span::ZERO { times(turn, 10) } else { prepaid.hold.max(times(turn, 2)) };
-        let enforced = policy.rules().iter().filter(|rule| !rule.is_shadow());
-        let limit = enforced.map(|rule| rule.algorithm().limit()).min().unwrap_or_default();
-        Some(Self {
-            turn,
-            hold,
-            remember: prepaid.remember,
-            hot_per_second: prepaid.hot_per_second,
-            largest_cost: limit / 4,
-        })
-    }
-}
-
-impl HolderConfig {
-    /// The time from a short grant to the next call: half a turn. Short turns are of small bursts, of which calls every half
-    /// turn would have little to grant; so up to [`MIN_PACE`] it is a turn and a quarter, if denials last that long.
-    fn pace(&self) -> Span {
-        let longer = Span::from_micros(self.turn.as_micros() * 5 / 4).min(MIN_PACE).min(self.remember);
-        half(self.turn).max(longer)
-    }
 }
 
 impl Holder {
@@ -213,7 +130,7 @@ impl Holder {
             short_until: LocalTime(0),
             refill_again_at: LocalTime(0),
             is_recalled: false,
-            rate: Rate { from: now, ..Rate::default() },
+            rate: Rate::new(now),
             last_demand: now,
             asked_at: LocalTime(0),
             in_flight: None,
@@ -241,6 +158,46 @@ impl Holder {
         match self.denial {
             Some(denial) if now < denial.until && cost >= denial.cost && cost > 0 => Served::Denied(denial),
             _ => Served::Ask,
+        }
+    }
+
+    /// The permits that takes may use without the holder until its next event, and on what terms. Their use is reported
+    /// with [`note_uses`](Self::note_uses) before any other event. A take that would ask for a refill, or
+    /// that ends a turn of the rate, is left to the holder. `None` if it has to answer all takes.
+    pub(crate) fn opening(&self, now: LocalTime, config: &HolderConfig) -> Option<HolderOpening> {
+        let (stated, asked) = self.anchor?;
+        let turn_ends = self.rate.from + config.turn;
+        let refills_at = match self.in_flight {
+            Some(_) => LocalTime(u64::MAX),
+            None => self.short_until.max(self.refill_again_at),
+        };
+        let is_usable = now < self.usable_until && config.largest_cost > 0;
+        let reserve = if now < refills_at { 0 } else { self.rate.refill_below };
+        let mut take_until = self.usable_until.min(turn_ends);
+        if now < refills_at {
+            take_until = take_until.min(refills_at);
+        }
+        let permits = if is_usable { self.held.saturating_sub(reserve).min(MOST_OPEN) } else { 0 };
+        // The holder answers by its other permits first.
+        let denial = self.denial.filter(|denial| now < denial.until && (!is_usable || permits == self.held));
+        let denial = denial.map(|denial| Denial { until: denial.until.min(turn_ends), ..denial });
+        let is_open = permits > 0 || denial.is_some();
+        is_open.then_some(HolderOpening { permits, take_until, denial, stated, asked })
+    }
+
+    /// What was answered on the terms of the last [`opening`](Self::opening): `used` permits of it, and denied requests for
+    /// `denied` permits. None of it was later than `now`.
+    pub(crate) fn note_uses(&mut self, used: u64, denied: u64, now: LocalTime) {
+        if used > 0 {
+            self.held -= used;
+            self.used += used;
+            self.counts.used += used;
+            self.last_use = Some(now);
+        }
+        if used + denied > 0 {
+            // A turn of the rate ends with a take that the holder answers.
+            self.rate.permits += used + denied;
+            self.last_demand = now;
         }
     }
 
@@ -274,159 +231,9 @@ impl Holder {
         self.denial = None;
     }
 
-    /// Whether the next call should go through the allotment protocol: something is held, to report or wanted.
-    pub(crate) fn takes_part(&self) -> bool {
-        self.held > 0 || self.used > self.acknowledged || self.rate.target > 0
-    }
-
-    /// Whether a call waits for its reply.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.in_flight.is_some()
-    }
-
-    /// The next call. `largest` is the largest cost of the requests that go with it: if the held permits do not cover it,
-    /// they are returned, so that the store decides with all of them.
-    pub(crate) fn call(
-        &mut self,
-        largest: u64,
-        return_all: bool,
-        now: LocalTime,
-        config: &HolderConfig,
-    ) -> AllotmentCall {
-        self.expire(now);
-        if return_all || largest > self.held {
-            self.counts.returned += self.held;
-            self.held = 0;
-        }
-        let want = if return_all || now < self.short_until { 0 } else { self.rate.target.saturating_sub(self.held) };
-        // By this call they may end sooner than before, and the reply may be lost.
-        self.usable_until = self.usable_until.min(now + (shortened(config.hold) - Span::MICROSECOND));
-        self.seq += 1;
-        (self.asked_at, self.sent, self.is_recalled) = (now, self.used, false);
-        self.refill_again_at = LocalTime(0);
-        self.in_flight = Some(SentCall { seq: self.seq, asked: now, used: self.used, keep: self.held, want });
-        AllotmentCall {
-            id: self.id,
-            seq: self.seq,
-            used: self.used,
-            acknowledged: self.acknowledged,
-            keep: self.held,
-            used_by: self.last_use.map_or(MAX_TIME, |last| self.latest_store_time(last)),
-            end: self.end,
-            want,
-            hold: config.hold,
-        }
-    }
-
-    /// The reply to a call. `refused` is the smallest cost that was denied in it, if any. A reply to an earlier call is
-    /// ignored.
-    pub(crate) fn reply(
-        &mut self,
-        seq: u64,
-        reply: &AllotmentReply,
-        refused: Option<u64>,
-        now: LocalTime,
-        config: &HolderConfig,
-    ) {
-        let Some(call) = self.in_flight.take_if(|call| call.seq == seq) else { return };
-        let stated = reply.status.decided_at;
-        self.acknowledged = call.used;
-        self.anchor = Some((stated, call.asked));
-        if self.used == call.used {
-            self.last_use = None;
-        }
-        if call.keep > 0 && reply.keep == 0 {
-            // The allotment had ended by the store's clock, which charged all of it: also what was used since the call,
-            // which cannot be returned any more.
-            self.counts.lost += self.held;
-            (self.held, self.sent) = (0, self.used);
-        }
-        let lasts = reply.end.since(stated);
-        let usable_until = call.asked + (shortened(lasts) - Span::MICROSECOND);
-        (self.usable_until, self.end) = (usable_until, reply.end);
-        self.held += reply.granted;
-        self.counts.granted += reply.granted;
-        // It may have been read too late to be used.
-        self.expire(now);
-        if reply.recalled {
-            // Not used any more from now on. The store counts it until the next call.
-            self.recall();
-            self.is_recalled = reply.keep > 0;
-        }
-        self.denial = None;
-        let is_short = reply.granted < call.want;
-        if refused.is_some() || is_short {
-            // Exactly until then, as far as this process knows: the store's clock shows no more.
-            let mut free_in = shortened(reply.free_at.since(stated));
-            if reply.others > 0 {
-                // What others hold may come back sooner.
-                free_in = free_in.min(config.turn);
-            }
-            let free_at = call.asked + free_in;
-            let pace = now + config.pace();
-            let until = if is_short { free_at.max(pace) } else { free_at };
-            let until = until.min(now + config.remember);
-            self.short_until = until.max(pace);
-            let cost = if is_short { 1 } else { refused.unwrap_or(1) };
-            if until > now {
-                self.denial = Some(Denial { cost, until, free_at: free_at.max(until) });
-            }
-        }
-    }
-
-    /// The store has denied a request outside the protocol.
-    pub(crate) fn denied(
-        &mut self,
-        cost: u64,
-        retry_after: Span,
-        asked: LocalTime,
-        now: LocalTime,
-        config: &HolderConfig,
-    ) {
-        // What others hold may come back before that; not known here.
-        let free_at = asked + shortened(retry_after);
-        let until = free_at.min(now + config.remember).min(now + config.turn);
-        if until > now && self.denial.is_none_or(|denial| cost <= denial.cost || denial.until <= now) {
-            // Only a block denies a cost of 0, and then every other.
-            self.denial = Some(Denial { cost: cost.max(1), until, free_at });
-        }
-    }
-
     /// The time of the last request.
     pub(crate) fn last_demand(&self) -> LocalTime {
         self.last_demand
-    }
-
-    /// The call was not executed, or its reply will not be read.
-    pub(crate) fn failed(&mut self, seq: u64) {
-        self.in_flight = self.in_flight.filter(|call| call.seq != seq);
-    }
-
-    /// What is due; asked every half turn.
-    pub(crate) fn tick(&mut self, now: LocalTime, config: &HolderConfig) -> Action {
-        let span = now.since(self.rate.from);
-        if span >= config.turn {
-            self.rate.turn_over(span, now, config);
-        }
-        if self.in_flight.is_some() {
-            return Action::None;
-        }
-        if now >= self.usable_until {
-            self.expire(now);
-            // The store has charged everything at the end.
-            self.acknowledged = self.used;
-            let is_idle = now.since(self.last_demand) > times(config.turn, 2);
-            return if is_idle { Action::Idle } else { Action::None };
-        }
-        let is_idle = now.since(self.last_demand) > times(config.turn, 2);
-        let is_reportable = self.used > self.acknowledged;
-        if self.is_recalled || (is_idle && (self.held > 0 || is_reportable)) {
-            Action::Return
-        } else if is_reportable && now >= self.report_at(config) {
-            Action::Report
-        } else {
-            Action::None
-        }
     }
 
     /// Drops all permits, because the clock cannot be trusted.
@@ -449,17 +256,8 @@ impl Holder {
     pub(crate) fn latest_store_time(&self, at: LocalTime) -> Timestamp {
         match self.anchor {
             None => MAX_TIME,
-            Some((stated, asked)) => {
-                let span = at.since(asked);
-                stated + span + Span::from_micros(span.as_micros() / DRIFT + 1)
-            }
+            Some((stated, asked)) => latest_store_time(stated, asked, at),
         }
-    }
-
-    /// Every one and a half turns. After a short grant the next call for permits reports as well, so it may come first.
-    fn report_at(&self, config: &HolderConfig) -> LocalTime {
-        let due = self.asked_at + Span::from_micros(config.turn.as_micros() * 3 / 2);
-        due.max(self.short_until + half(config.turn))
     }
 
     /// Asks for a refill once, and again after a turn if no call was made.
@@ -492,12 +290,15 @@ fn shortened(span: Span) -> Span {
     Span::from_micros(span.as_micros() - span.as_micros() / DRIFT)
 }
 
+/// The store's time, as an estimate that is not too early: it was `stated` in the reply to a call that was made at `asked`.
+#[inline]
+pub(crate) fn latest_store_time(stated: Timestamp, asked: LocalTime, at: LocalTime) -> Timestamp {
+    let span = at.since(asked);
+    stated + span + Span::from_micros(span.as_micros() / DRIFT + 1)
+}
+
 /// Two clocks gain or lose less than one part in this many on each other.
 const DRIFT: u64 = 1_000;
-/// The shortest time from a short grant to the next call, unless the turn is shorter.
-const MIN_PACE: Span = Span::from_millis(30);
-/// Fewer permits are not worth an allotment.
-const MIN_TARGET: u64 = 4;
 /// Ids have 40 bits.
 const MAX_ID: u64 = (1 << 40) - 1;
 

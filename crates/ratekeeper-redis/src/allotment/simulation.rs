@@ -10,6 +10,7 @@
 mod checker;
 mod clients;
 mod demand;
+mod ended_kept;
 mod fault_events;
 mod faults;
 mod messages;

@@ -48,7 +48,17 @@ impl RedisStore {
             return None;
         }
         let is_patient = take.max_wait.as_micros() > 0;
+        // Read first, so that no permit is used that had ended.
         let now = LocalClock::now();
+        if let Some(decision) = self.inner.prepaid.take_open(ask.policy, ask.key, ask.cost, is_patient, now) {
+            return Some(decision);
+        }
+        self.answer_locked(ask, is_patient, now)
+    }
+
+    /// Answers a take by the holder of its key.
+    #[inline(never)]
+    fn answer_locked(&self, ask: &Ask<'_, RedisPolicy>, is_patient: bool, now: LocalTime) -> Option<Decision> {
         match self.inner.prepaid.take(ask.policy, ask.key, ask.cost, is_patient, now) {
             Here::Decided { decision, refill } => {
                 if let Some(name) = refill {
@@ -145,7 +155,7 @@ impl RedisStore {
     fn track(&self, ask: &Ask<'_, RedisPolicy>, version: &Arc<Version>, name: &[u8]) {
         // A manual clock does not move while allotments end by this process's clock.
         if version.prepaid.is_some() && self.inner.config.clock.is_none() {
-            self.inner.prepaid.track(ask.policy, version, ask.key, name, ask.cost, LocalClock::now());
+            self.inner.prepaid.track(ask.policy, version, ask.key, name, ask.cost);
         }
     }
 
@@ -157,7 +167,6 @@ impl RedisStore {
             Verb::Undo { at, .. } | Verb::Refund { at: Some(at) } => Some(*at),
             _ => None,
         };
-        let now = LocalClock::now();
         self.inner.prepaid.with(request.name, |key| {
             key.clear_denial();
             match verb {
@@ -165,7 +174,7 @@ impl RedisStore {
                 _ => {}
             }
             let at = at?;
-            key.give_back(request.cost, at, now).then(|| key.status(now))
+            key.give_back(request.cost, at).then(|| key.status())
         })?
     }
 
@@ -176,18 +185,16 @@ impl RedisStore {
             && take.max_wait.as_micros() == 0
             && is_denied
         {
-            let now = LocalClock::now();
-            self.inner.prepaid.with(request.name, |key| key.denied_by_store(decision, request.cost, asked, now));
+            self.inner.prepaid.with(request.name, |key| key.denied_by_store(decision, request.cost, asked));
         }
     }
 
     /// Answers the requests that an allotment or a remembered denial covers by now, and returns the others.
     pub(super) fn serve_waiting(&self, name: &[u8], requests: Vec<Waiting>) -> Vec<Waiting> {
-        let now = LocalClock::now();
         let serve = |request: &Waiting| match request.verb {
             Verb::Take(take) => {
                 let is_patient = take.max_wait.as_micros() > 0;
-                self.inner.prepaid.with(name, |key| key.serve(request.cost, is_patient, now)).unwrap_or(Here::Ask)
+                self.inner.prepaid.with(name, |key| key.serve(request.cost, is_patient)).unwrap_or(Here::Ask)
             }
             _ => Here::Ask,
         };
@@ -206,7 +213,7 @@ impl RedisStore {
     /// The call of a prepaid key's holder, if it takes part in the protocol.
     pub(super) fn holders_call(&self, name: &[u8], runs: &[Run]) -> Option<HoldersCall<'_>> {
         let largest = runs.iter().map(|run| run.cost).max().unwrap_or_default();
-        let call = self.inner.prepaid.with(name, |key| key.call(largest, LocalClock::now()))??;
+        let call = self.inner.prepaid.with(name, |key| key.call(largest))??;
         Some(HoldersCall { store: self, name: name.into(), call, is_done: false })
     }
 
@@ -248,8 +255,8 @@ impl RedisStore {
                 let refused = refused.map(|(request, _)| request.cost).min();
                 call.is_done = true;
                 let is_timed = inner.prepaid.with(name, |key| {
-                    key.reply(call.call.seq, &reply, refused, is_sound, LocalClock::now());
-                    key.holds() && !std::mem::replace(&mut key.is_timed, true)
+                    key.reply(call.call.seq, &reply, refused, is_sound);
+                    key.holds() && !std::mem::replace(&mut key.more.is_timed, true)
                 });
                 if is_timed == Some(true) {
                     self.start_timer(Arc::clone(name));
@@ -333,14 +340,14 @@ impl RedisStore {
             let turns = names.iter().filter_map(|name| inner.prepaid.with(name, |key| key.turn()));
             let tick = turns.min().map_or(MAX_TICK, |turn| turn.as_duration() / 2).clamp(MIN_TICK, MAX_TICK);
             sleep(tick).await;
-            let (now, jumped) = (LocalClock::now(), inner.local_clock.jumped());
+            let jumped = inner.local_clock.jumped();
             for name in names {
                 let action = inner.prepaid.with(&name, |key| {
                     if jumped {
                         key.forget();
                     }
-                    let action = key.tick(now);
-                    key.is_timed = action != Action::Idle;
+                    let action = key.tick();
+                    key.more.is_timed = action != Action::Idle;
                     action
                 });
                 if let Some(Action::Report | Action::Return) = action {
@@ -348,7 +355,7 @@ impl RedisStore {
                 }
             }
             let mut timed = inner.timed_keys.lock();
-            timed.names.retain(|name| inner.prepaid.with(name, |key| key.is_timed) == Some(true));
+            timed.names.retain(|name| inner.prepaid.with(name, |key| key.more.is_timed) == Some(true));
             if timed.names.is_empty() {
                 timed.is_running = false;
                 return;

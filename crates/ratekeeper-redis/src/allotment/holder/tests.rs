@@ -1,4 +1,7 @@
-use ratekeeper_core::{Quota, Rule, store_api::AllottedKey};
+use ratekeeper_core::{
+    Policy, Quota, Rule,
+    store_api::{AllotmentCall, AllotmentReply, AllottedKey},
+};
 
 use super::*;
 

@@ -75,8 +75,8 @@ impl HotKeyWorld {
         }
         let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
         let served = match is_new {
-            true => side.holder.take(cost, clock, &side.config),
-            false => side.holder.serve(cost, clock, &side.config),
+            true => side.take(cost, clock),
+            false => side.lock(clock).serve(cost),
         };
         if let Served::Granted { .. } = served {
             side.first_use.get_or_insert(now);
@@ -98,10 +98,8 @@ impl HotKeyWorld {
         let now = self.processes[process].local(self.now);
         let sides = &mut self.processes[process].sides;
         let cost = request.cost;
-        let served: Vec<bool> = sides
-            .iter_mut()
-            .map(|side| matches!(side.holder.take(cost, now, &side.config), Served::Granted { .. }))
-            .collect();
+        let served: Vec<bool> =
+            sides.iter_mut().map(|side| matches!(side.take(cost, now), Served::Granted { .. })).collect();
         if served.iter().all(|&granted| granted) {
             for key in 0..served.len() {
                 self.processes[process].sides[key].first_use.get_or_insert(now);
@@ -110,7 +108,7 @@ impl HotKeyWorld {
             return;
         }
         for (side, _) in sides.iter_mut().zip(served).filter(|&(_, granted)| granted) {
-            assert!(side.holder.give_back(cost, now), "the use was not reported yet");
+            assert!(side.lock(now).holder.give_back(cost, now), "the use was not reported yet");
         }
         self.post(process, 0, Message::Together { cost, max_wait: request.max_wait });
     }
@@ -138,7 +136,7 @@ impl HotKeyWorld {
         let side = &mut self.processes[process].sides[key];
         let at = match origin {
             RefundOrigin::Here { calls } => {
-                if side.holder.give_back(cost, now) {
+                if side.lock(now).holder.give_back(cost, now) {
                     if side.calls == calls {
                         self.records[key].remove(of, cost);
                     } else {
@@ -146,7 +144,7 @@ impl HotKeyWorld {
                     }
                     return;
                 }
-                if mutant == Some(Mutant::GiveBackAfterReport) && side.holder.held() > 0 {
+                if mutant == Some(Mutant::GiveBackAfterReport) && side.lock(now).holder.held() > 0 {
                     side.pocket += cost;
                     self.record_refund(key, cost, of, false);
                     return;
@@ -154,7 +152,7 @@ impl HotKeyWorld {
                 None
             }
             RefundOrigin::Store { at } => {
-                side.holder.clear_denial();
+                side.lock(now).holder.clear_denial();
                 Some(at).filter(|_| !self.random.one_in(4))
             }
         };

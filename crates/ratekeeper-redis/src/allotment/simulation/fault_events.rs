@@ -23,7 +23,8 @@ impl HotKeyWorld {
                 *until = (*until).max(now + span);
             }
             Fault::Distrust { process } => {
-                self.processes[process].sides.iter_mut().for_each(|side| side.holder.forget());
+                let local = self.processes[process].local(now);
+                self.processes[process].sides.iter().for_each(|side| side.lock(local).holder.forget());
             }
             Fault::Stall { span } => self.stalled_until = now + span,
             Fault::Snapshot => self.snapshot = Some(self.store.clone()),

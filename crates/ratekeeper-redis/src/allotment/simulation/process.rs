@@ -14,7 +14,7 @@ use super::{
     scenario::least_limit,
     world::{HotKeyWorld, RefundDue, RefundOrigin, WorldEvent},
 };
-use crate::allotment::{Action, Holder, HolderConfig, LocalTime, Served};
+use crate::allotment::{Action, Denial, Holder, HolderConfig, HolderGuard, LocalTime, Served, SharedHolder};
 
 pub(super) struct HolderProcess {
     offset: u64,
@@ -28,7 +28,7 @@ pub(super) struct HolderProcess {
 
 /// One key in one process.
 pub(super) struct ProcessKey {
-    pub(super) holder: Holder,
+    pub(super) holder: SharedHolder<()>,
     pub(super) config: HolderConfig,
     pub(super) queue: Vec<ClientRequest>,
     flight: Option<Flight>,
@@ -63,7 +63,7 @@ impl HolderProcess {
         self.generation += 1;
         let local = self.local(now);
         let side = |random: &mut Random| ProcessKey {
-            holder: Holder::new(random.bits(), local),
+            holder: SharedHolder::new(Holder::new(random.bits(), local), config, 0, ()),
             config,
             queue: Vec::new(),
             flight: None,
@@ -86,10 +86,11 @@ impl HolderProcess {
     /// Every holder's permits are accounted for.
     pub(super) fn check(&self) -> Result<(), String> {
         for side in &self.sides {
-            let counts = side.holder.counts();
-            let known = counts.used + counts.returned + counts.expired + counts.lost + side.holder.held();
-            if counts.granted != known {
-                return Err(format!("{counts:?} and {} held do not add up", side.holder.held()));
+            // The clock is of no consequence any more.
+            let guard = side.holder.lock(|| LocalTime(u64::MAX / 2));
+            let (counts, held) = (guard.holder.counts(), guard.holder.held());
+            if counts.granted != counts.used + counts.returned + counts.expired + counts.lost + held {
+                return Err(format!("{counts:?} and {held} held do not add up"));
             }
         }
         Ok(())
@@ -112,15 +113,15 @@ impl HotKeyWorld {
         side.numbers += 1;
         let number = side.numbers;
         let is_greedy = clients.are_greedy && (process == 0 || !clients.only_first_holds);
-        let (seq, message) = if return_all || is_greedy || side.holder.takes_part() {
+        let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
+        let (seq, message) = if return_all || is_greedy || side.lock(clock).holder.takes_part() {
             let largest = requests.iter().filter(|one| !one.is_peek).map(|one| one.cost).max().unwrap_or(0);
-            let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
-            let mut call = side.holder.call(largest, return_all, clock, &side.config);
+            let mut call = side.lock(clock).holder.call(largest, return_all, clock, &side.config);
             if is_greedy && !return_all {
                 call.want = limit;
             }
             if let (Some(Mutant::StampAtFirstUse), Some(first)) = (mutant, side.first_use) {
-                call.used_by = side.holder.latest_store_time(first);
+                call.used_by = side.lock(clock).holder.latest_store_time(first);
             }
             if mutant == Some(Mutant::NoRunningTotal) {
                 (call.acknowledged, side.last_sent) = (side.last_sent, call.used);
@@ -138,10 +139,11 @@ impl HotKeyWorld {
 
     /// The reply takes too long. What was asked for is answered without it.
     pub(super) fn time_out(&mut self, process: usize, key: usize, number: u64) {
+        let now = self.processes[process].local(self.now);
         let side = &mut self.processes[process].sides[key];
         if let Some(flight) = side.flight.take_if(|flight| flight.number == number) {
             if let Some(seq) = flight.seq {
-                side.holder.failed(seq);
+                side.lock(now).holder.failed(seq);
             }
             if !side.queue.is_empty() {
                 self.call(process, key, false);
@@ -178,7 +180,7 @@ impl HotKeyWorld {
                 let refused = denied.map(|one| one.request.cost).min();
                 side.reply(*seq, reply, refused, local);
             }
-            Some((seq, None)) => side.holder.failed(*seq),
+            Some((seq, None)) => side.lock(local).holder.failed(*seq),
             None => {}
         }
         for one in answer.decided.iter().filter(|one| one.is_allowed) {
@@ -225,7 +227,7 @@ impl HotKeyWorld {
         for key in 0..self.keys() {
             let side = &mut self.processes[process].sides[key];
             let clock = if mutant == Some(Mutant::NoLocalExpiry) { side.stopped_at } else { now };
-            let action = side.holder.tick(clock, &side.config);
+            let action = side.lock(clock).holder.tick(clock, &side.config);
             match action {
                 _ if is_lazy => {}
                 Action::Report => self.call(process, key, false),
@@ -237,8 +239,27 @@ impl HotKeyWorld {
 }
 
 impl ProcessKey {
+    /// The holder, at this time.
+    pub(super) fn lock(&self, now: LocalTime) -> HolderGuard<'_, ()> {
+        let mut guard = self.holder.lock(|| now);
+        guard.config = self.config;
+        guard
+    }
+
+    /// A take as the store's threads make it: without the lock if open permits answer, else by the holder.
+    pub(super) fn take(&mut self, cost: u64, now: LocalTime) -> Served {
+        match self.holder.take_open(cost, false, 0, now) {
+            Some(decision) if decision.is_allowed() => Served::Granted { refill: false },
+            Some(_) => Served::Denied(Denial { cost, until: now, free_at: now }),
+            None => self.lock(now).take(cost),
+        }
+    }
+
     fn reply(&mut self, seq: u64, reply: &AllotmentReply, refused: Option<u64>, now: LocalTime) {
-        self.holder.reply(seq, reply, refused, now, &self.config);
+        let mut guard = self.lock(now);
+        guard.holder.reply(seq, reply, refused, now, &self.config);
+        guard.note(&reply.status);
+        drop(guard);
         (self.first_use, self.stopped_at) = (None, now);
     }
 }
