@@ -3,3 +3,4 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
 
 pub mod peers;
+pub mod wakers;

@@ -1,10 +1,13 @@
 //! Checks of one key in Redis by many callers: one call per check, merged calls, and prepaid, in one run.
 //!
-//!     cargo run --release -p ratekeeper-bench --bin hot_key [-- --rounds N --checks N --callers N --warm MS]
+//!     cargo run --release -p ratekeeper-bench --bin hot_key [-- --rounds N --checks N --callers N --warm MS --way merged --peer PROGRAM]
+//!
+//! `--peer` runs redis_rate in the same way, if `go build -o PROGRAM .` in `bench/redis_rate` has built it.
 //!
 //! Starts a temporary `redis-server` on loopback. Callers ask in a closed loop. All ways take turns in every round; rates
 //! are medians of the rounds with their spread, latencies are those of the last round. Prepaid callers ask for `--warm`
-//! milliseconds before they are measured, so that the key is hot, and make fifty times as many checks.
+//! milliseconds before they are measured, so that the key is hot, and make fifty times as many checks. Of those, one in
+//! 64 is timed, because two reads of the clock take about as long as the check itself.
 
 #![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
@@ -12,6 +15,7 @@
 use std::time::{Duration, Instant};
 
 use ratekeeper::{Limiter, LimiterBuilder, Quota, Rule, Speed};
+use ratekeeper_bench::wakers::wakes_per_second;
 use ratekeeper_redis::{RedisConfig, RedisStore};
 use ratekeeper_testkit::servers::RedisServer;
 
@@ -23,6 +27,9 @@ async fn main() {
         "one key, {} callers in a closed loop, {} checks a round, median of {} rounds (least to most)\n",
         options.callers, options.checks, options.rounds
     );
+    if options.way.is_none() {
+        report_floor(&options).await;
+    }
     println!(
         "| rule | way | checks per second | × one call per check | checks per call | Redis time per check, µs | p50 | p99 | p99.9 |"
     );
@@ -37,11 +44,39 @@ async fn main() {
     }
 }
 
+/// The same callers without a store, and another library in its own process.
+async fn report_floor(options: &Options) {
+    let mut wakes = Vec::new();
+    for _ in 0..options.rounds {
+        let waking = tokio::spawn(wakes_per_second(options.callers, options.checks * 5));
+        wakes.push(waking.await.expect("a rate"));
+    }
+    wakes.sort_by(f64::total_cmp);
+    let (least, median, most) = (wakes[0], wakes[wakes.len() / 2], wakes[wakes.len() - 1]);
+    println!(
+        "tasks that sleep and are woken together, without a store: {median:.0} ({least:.0} to {most:.0}) a second"
+    );
+    let Some(peer) = &options.peer else { return println!() };
+    let server = RedisServer::start();
+    let address = server.url().trim_start_matches("redis://").trim_end_matches('/').to_owned();
+    let number = |number: usize| number.to_string();
+    let output = std::process::Command::new(peer)
+        .args(["-addr", &address, "-callers", &number(options.callers)])
+        .args(["-checks", &number(options.checks), "-rounds", &number(options.rounds)])
+        .output()
+        .expect("it can be started");
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+}
+
 struct Options {
     rounds: usize,
     checks: usize,
     callers: usize,
     warm: Duration,
+    /// This way alone, to profile it.
+    way: Option<String>,
+    /// The program of `bench/redis_rate`.
+    peer: Option<String>,
 }
 
 /// How checks reach the store.
@@ -63,13 +98,15 @@ impl Options {
         // As many for every caller.
         let checks = number("--checks", 200_000).next_multiple_of(callers);
         let warm = Duration::from_millis(number("--warm", 1_000) as u64);
-        Self { rounds, checks, callers, warm }
+        let text = |name: &str| args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1).cloned());
+        Self { rounds, checks, callers, warm, way: text("--way"), peer: text("--peer") }
     }
 }
 
 /// One round.
 struct Measured {
     per_second: f64,
+    checks: usize,
     calls: u64,
     redis_us: f64,
     latencies: Vec<Duration>,
@@ -80,17 +117,20 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
     let ways = [("one call per check", Way::Single), ("merged", Way::Merged), ("prepaid", Way::Prepaid)];
     let mut rounds: [Vec<Measured>; 3] = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..options.rounds {
-        for ((_, way), rounds) in ways.iter().zip(&mut rounds) {
+        for ((name_of_way, way), rounds) in ways.iter().zip(&mut rounds) {
+            if options.way.as_ref().is_some_and(|only| only != name_of_way) {
+                continue;
+            }
             let limiter = limiter(server, quota, *way).await;
             let key = format!("{name} {round} {way:?}");
             if *way == Way::Prepaid {
                 let warm = Instant::now();
                 while warm.elapsed() < options.warm {
-                    let _ = measure(server, &limiter, &key, options.callers, options.checks / 20).await;
+                    let _ = measure(server, &limiter, &key, options.callers, options.checks / 20, 64).await;
                 }
             }
-            let checks = if *way == Way::Prepaid { options.checks * 50 } else { options.checks };
-            rounds.push(measure(server, &limiter, &key, options.callers, checks).await);
+            let (checks, every) = if *way == Way::Prepaid { (options.checks * 50, 64) } else { (options.checks, 1) };
+            rounds.push(measure(server, &limiter, &key, options.callers, checks, every).await);
         }
     }
     let median = |rounds: &[Measured]| {
@@ -98,8 +138,11 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
         rates.sort_by(f64::total_cmp);
         (rates[rates.len() / 2], rates[0], rates[rates.len() - 1])
     };
-    let (base, _, _) = median(&rounds[0]);
+    let base = if rounds[0].is_empty() { f64::NAN } else { median(&rounds[0]).0 };
     for ((way, _), rounds) in ways.iter().zip(&mut rounds) {
+        if rounds.is_empty() {
+            continue;
+        }
         let (rate, least, most) = median(rounds);
         let Some(last) = rounds.last_mut() else { continue };
         last.latencies.sort_unstable();
@@ -107,8 +150,8 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
         println!(
             "| {name} | {way} | {rate:.0} ({least:.0} to {most:.0}) | {:.1} | {:.1} | {:.2} | {:.2?} | {:.2?} | {:.2?} |",
             rate / base,
-            last.latencies.len() as f64 / last.calls.max(1) as f64,
-            last.redis_us / last.latencies.len() as f64,
+            last.checks as f64 / last.calls.max(1) as f64,
+            last.redis_us / last.checks as f64,
             at(500),
             at(990),
             at(999),
@@ -132,6 +175,7 @@ async fn measure(
     key: &str,
     callers: usize,
     checks: usize,
+    timed_every: usize,
 ) -> Measured {
     let _ = limiter.check(key).await.expect("a reply");
     let _ = server.command(&["CONFIG", "RESETSTAT"]).expect_ok();
@@ -142,11 +186,11 @@ async fn measure(
         .map(|_| {
             let (limiter, key) = (limiter.clone(), key.to_owned());
             tokio::spawn(async move {
-                let mut latencies = Vec::with_capacity(share);
-                for _ in 0..share {
-                    let asked = Instant::now();
+                let mut latencies = Vec::with_capacity(share / timed_every + 1);
+                for check in 0..share {
+                    let asked = check.is_multiple_of(timed_every).then(Instant::now);
                     let _ = limiter.check(&key).await.expect("a reply");
-                    latencies.push(asked.elapsed());
+                    latencies.extend(asked.map(|asked| asked.elapsed()));
                 }
                 latencies
             })
@@ -169,5 +213,5 @@ async fn measure(
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     let calls = calls as u64;
-    Measured { per_second, calls, redis_us, latencies }
+    Measured { per_second, checks, calls, redis_us, latencies }
 }

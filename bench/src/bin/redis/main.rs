@@ -1,9 +1,10 @@
 //! The cost of a decision in Redis, compared with a minimal script, a sorted set and redis-benchmark, in one run.
 //!
-//!     cargo run --release -p ratekeeper-bench --bin redis [-- --rounds N --calls N]
+//!     cargo run --release -p ratekeeper-bench --bin redis [-- --rounds N --calls N --pipelined]
 //!
 //! Starts a temporary `redis-server` on loopback. Server time is that of `EVALSHA` in `INFO commandstats`. All cases take
 //! turns in every round, so that noise of the machine affects all of them; each figure is the best of its rounds.
+//! `--pipelined` prints only the comparison of clients on one connection.
 
 #![allow(clippy::print_stdout, reason = "the report is the output")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
@@ -22,6 +23,9 @@ use server::Server;
 async fn main() {
     let options = Options::from_args();
     let server = Server::start();
+    if std::env::args().any(|arg| arg == "--pipelined") {
+        return pipelined::report(&server, &options).await;
+    }
     time::report(&server, &options).await;
     bytes::report(&server).await;
     log::report(&server, &options).await;
