@@ -1,5 +1,6 @@
 //! `ratekeeper config`: checks rule files and prints their schema.
 
+mod precedence;
 mod speed;
 mod warnings;
 
@@ -9,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use ratekeeper_core::{AlgorithmSpec, Align, Policy, Refill, Rule};
+use ratekeeper_core::{AlgorithmSpec, Align, Effect, Policy, Refill, Rule};
 use ratekeeper_rules::{
     Allowance, EnvoyDescriptor, Format, MAX_FILE_BYTES, MatchValue, Problems, RuleFile, Rules, read_paths, read_str,
     schema as rules_schema,
@@ -87,7 +88,13 @@ fn describe(out: &mut impl Write, file: &RuleFile) -> io::Result<()> {
                     let counts = if rule.counts_refused() { ", counts refused requests" } else { "" };
                     format!("{}{counts}", self::rule(rule))
                 });
-                let written = written.chain(speed::describe(&entry.policy)).collect::<Vec<_>>().join("; ");
+                let effect = match entry.policy.effect() {
+                    Effect::Deny => Some("denies every request".to_owned()),
+                    Effect::Unlimited => Some("unlimited".to_owned()),
+                    _ => None,
+                };
+                let written = effect.into_iter().chain(written).chain(speed::describe(&entry.policy));
+                let written = written.collect::<Vec<_>>().join("; ");
                 write!(out, "{}:{line}: {}/{name} ({pattern}): {written}", file.file, file.domain)?;
                 match entry.overrides.len() {
                     0 => writeln!(out)?,
@@ -123,8 +130,16 @@ fn pair(key: &str, value: &MatchValue) -> String {
     match value {
         MatchValue::Any => format!("{key}=*"),
         MatchValue::Literal(literal) => format!("{key}={literal}"),
+        MatchValue::OneOf(literals) if literals.len() > SHOWN_VALUES => {
+            let more = literals.len() - SHOWN_VALUES;
+            format!("{key}=[{} and {more} more]", literals[..SHOWN_VALUES].join("|"))
+        }
+        MatchValue::OneOf(literals) => format!("{key}=[{}]", literals.join("|")),
     }
 }
+
+/// Values of a list that one line shows.
+const SHOWN_VALUES: usize = 5;
 
 fn rules(policy: &Policy) -> String {
     let written = policy.rules().iter().map(|ready| rule(ready.rule())).chain(speed::describe(policy));

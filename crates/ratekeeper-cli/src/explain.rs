@@ -191,7 +191,8 @@ fn describe_decision(explained: &Explained, policy: &Policy) -> String {
     let decider = match explained.decision.decided_by {
         DecidedBy::Rule(index) => policy.rules().get(index).map_or("", |rule| rule.name()),
         DecidedBy::Block => "block",
-        DecidedBy::Nothing => return "Allowed: no rule applies.".to_owned(),
+        DecidedBy::Nothing if explained.decision.is_allowed() => return "Allowed: no rule applies.".to_owned(),
+        DecidedBy::Nothing => return "Never: the policy denies every request.".to_owned(),
     };
     let is_take = explained.take_cost() > 0;
     let (limit, remaining) = (explained.decision.limit(), explained.decision.remaining());

@@ -13,6 +13,7 @@ use crate::{
     algorithm::{Algorithm, Charge, Weighed},
     bounds::MAX_TIME,
     decision::{Decision, Source},
+    effect::Effect,
     evaluation::Evaluation,
     policy::{KeyState, Policy},
     refused::charge_what_is_left,
@@ -80,6 +81,9 @@ impl RequestKey<'_> {
     #[inline]
     fn weigh(&self, longest_wait: Span, now: Timestamp, evaluation: &mut Evaluation) {
         evaluation.bound(self.block.until, self.policy.horizon());
+        if self.policy.effect() == Effect::Deny && self.cost > 0 {
+            evaluation.deny();
+        }
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
             let weighed = match self.held.permits {
                 0 => rule.weigh(state, self.cost, now),

@@ -29,6 +29,8 @@ pub(crate) struct Evaluation {
     /// The time it goes.
     pub(crate) go_at: Timestamp,
     never: bool,
+    /// Whether a policy refuses every request.
+    denied: bool,
     blocked_until: Timestamp,
     horizon: Span,
 }
@@ -43,6 +45,7 @@ impl Evaluation {
             free_at: now,
             go_at: now,
             never: false,
+            denied: false,
             blocked_until: Timestamp::EPOCH,
             horizon: Span::MAX,
         }
@@ -72,6 +75,11 @@ impl Evaluation {
             }
             None => self.never = true,
         }
+    }
+
+    /// Adds a policy that refuses every request.
+    pub(crate) fn deny(&mut self) {
+        (self.never, self.denied) = (true, true);
     }
 
     /// The earlier result of the rule that is [added](Self::add_after) next.
@@ -137,6 +145,9 @@ impl Evaluation {
     pub(crate) fn conclude(&self, rules: &[RuleDecision], refused: bool, now: Timestamp) -> (Verdict, DecidedBy) {
         if !refused {
             return (Verdict::Allow { wait: self.go_at.since(now) }, least_remaining(rules));
+        }
+        if self.denied {
+            return (Verdict::Never, DecidedBy::Nothing);
         }
         let blocked = (self.blocked_until.since(now), DecidedBy::Block);
         let (retry_after, decided_by) = match strictest_denial(rules) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     algorithm::{Algorithm, AnyAlgorithm, State},
     bounds::{MAX_RULES, MAX_WAIT},
+    effect::Effect,
     error::PolicyError,
     rule::{Rule, check_name},
     speed::Speed,
@@ -18,6 +19,7 @@ pub struct Policy {
     name: Arc<str>,
     rules: Vec<ReadyRule>,
     horizon: Span,
+    effect: Effect,
     speed: Speed,
 }
 
@@ -77,7 +79,24 @@ impl Policy {
             return Err(PolicyError::TooManyRules { policy: policy(), found: seen.len(), max: MAX_RULES });
         }
         let horizon = ready.iter().map(|rule| rule.algorithm.horizon()).fold(MAX_WAIT, Span::min);
-        Ok(Self { domain: "".into(), name: name.into(), rules: ready, horizon, speed: Speed::Exact })
+        Ok(Self { rules: ready, horizon, ..Self::without_rules(name, Effect::Limit) })
+    }
+
+    fn without_rules(name: &str, effect: Effect) -> Self {
+        let (domain, name) = ("".into(), name.into());
+        Self { domain, name, rules: Vec::new(), horizon: MAX_WAIT, effect, speed: Speed::Exact }
+    }
+
+    /// The domain and settings of another policy.
+    fn with_settings_of(mut self, other: &Self) -> Self {
+        (self.domain, self.speed) = (Arc::clone(&other.domain), other.speed);
+        self
+    }
+
+    /// What the policy does with its requests.
+    #[inline]
+    pub fn effect(&self) -> Effect {
+        self.effect
     }
 
     /// Puts the policy into a domain. Keys of different domains are separate.
@@ -131,9 +150,7 @@ impl Policy {
             Some(old) => *old = rule,
             None => rules.push(rule),
         }
-        let mut policy = Self::new(&self.name, rules)?;
-        (policy.domain, policy.speed) = (Arc::clone(&self.domain), self.speed);
-        Ok(policy)
+        self.with_rules(rules)
     }
 
     /// Whether any rule is a concurrency rule.
@@ -156,6 +173,48 @@ impl Policy {
         let looks =
             self.rules.iter().zip(&key_state.states).map(|(rule, state)| rule.algorithm.look(state, now).reset_at);
         looks.fold(key_state.block.until.max(key_state.promised), Timestamp::max)
+    }
+}
+
+/// Policies without rules
+impl Policy {
+    /// A policy that refuses every request.
+    pub fn deny_all(name: impl AsRef<str>) -> Result<Self, PolicyError> {
+        Self::with_effect(name, Effect::Deny)
+    }
+
+    /// A policy that admits every request and counts none.
+    pub fn unlimited(name: impl AsRef<str>) -> Result<Self, PolicyError> {
+        Self::with_effect(name, Effect::Unlimited)
+    }
+
+    /// A policy without rules and with this effect. [`Effect::Limit`] without rules admits every request.
+    pub fn with_effect(name: impl AsRef<str>, effect: Effect) -> Result<Self, PolicyError> {
+        check_name("name", name.as_ref()).map_err(PolicyError::Name)?;
+        Ok(Self::without_rules(name.as_ref(), effect))
+    }
+
+    /// The same policy with another name, in the same domain.
+    pub fn renamed(&self, name: &str) -> Result<Self, PolicyError> {
+        check_name("name", name).map_err(PolicyError::Name)?;
+        let mut renamed = self.clone();
+        renamed.name = name.into();
+        Ok(renamed)
+    }
+
+    /// The same policy with other rules. Without rules, the policy keeps its name and settings and limits nothing.
+    pub fn with_rules(&self, rules: impl IntoIterator<Item = Rule>) -> Result<Self, PolicyError> {
+        let mut rules = rules.into_iter().peekable();
+        let bare = match rules.peek() {
+            Some(_) => Self::new(self.name(), rules)?,
+            None => Self::without_rules(self.name(), Effect::Limit),
+        };
+        Ok(bare.with_settings_of(self))
+    }
+
+    /// Whether both decide alike: the same rules, effect and settings. Names may differ.
+    pub fn decides_like(&self, other: &Self) -> bool {
+        self.rules() == other.rules() && self.speed == other.speed && self.effect() == other.effect()
     }
 }
 

@@ -21,6 +21,7 @@ mod on_failure;
 mod prepaid;
 mod reply_slot;
 mod server_only;
+mod without_rules;
 
 use std::{
     fmt,
@@ -203,6 +204,9 @@ impl Store for RedisStore {
             // A loop of answers without a call must not keep other tasks from running.
             tokio::task::coop::consume_budget().await;
             return Ok(decision);
+        }
+        if asks.iter().any(without_rules::has_effect) {
+            return self.decide_without_rules(asks, verb).await;
         }
         let deadline = Instant::now() + self.inner.config.link.deadline;
         let [ask] = asks else {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use crate::{FilePolicy, MatchValue, Problem, Problems, RuleFile, Rules, tree::shown};
+use crate::{FilePolicy, Pattern, Problem, Problems, RuleFile, Rules, native::pattern, tree::shown};
 
 /// The files checked so far, by domain.
 #[derive(Default)]
@@ -15,7 +15,7 @@ struct Shared {
     /// Whether other files may add policies: true for the native format. In the Envoy format a domain has one file.
     open: bool,
     names: HashMap<String, String>,
-    patterns: HashMap<Vec<(String, MatchValue)>, String>,
+    patterns: HashMap<Pattern, String>,
 }
 
 impl CrossFileCheck {
@@ -56,18 +56,12 @@ impl Shared {
             return Some(("name", message));
         }
         self.names.insert(name.to_owned(), location.to_owned());
-        // The order of entries has no meaning.
-        let mut pattern = entry.matcher.clone();
-        pattern.sort();
-        if let Some(first) = self.patterns.get(&pattern) {
-            let message = if pattern.is_empty() {
-                format!("matches everything, as does the policy in {first}; give one of them a pattern")
-            } else {
-                format!("the same pattern as the policy in {first}, so neither could win; change one, or join them")
-            };
-            return Some(("match", message));
+        for pattern in pattern::single(&entry.matcher) {
+            let message = pattern::conflict(&pattern);
+            if let Some(first) = self.patterns.insert(pattern, location.to_owned()) {
+                return Some(("match", message(&first)));
+            }
         }
-        self.patterns.insert(pattern, location.to_owned());
         None
     }
 }

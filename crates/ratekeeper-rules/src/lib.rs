@@ -51,8 +51,11 @@ mod tree;
 pub use duration::parse as parse_duration;
 pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue, Wildcard};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
-pub use native::{FileOverride, FilePolicy, MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MatchValue};
-pub use override_policy::override_policy;
+pub use native::{
+    FileOverride, FilePolicy, MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MAX_MATCH_VALUES,
+    MatchValue, Pattern,
+};
+pub use override_policy::{override_policy, with_override};
 pub use problem::{Problem, Problems};
 pub use schema::schema;
 pub use text::Format;

@@ -4,12 +4,13 @@
 //! names, equal patterns, a cost that a rule never grants.
 
 mod overrides;
+pub(crate) mod pattern;
 mod rule;
 
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    OnStoreFailure, Policy, PolicyError, Quota, Rule,
+    Effect, OnStoreFailure, Policy, PolicyError, Quota, Rule,
     bounds::{MAX_PERMITS, MAX_RULES},
 };
 
@@ -17,12 +18,15 @@ use crate::{
     deserialize::{self, FormatRules},
     location::{Location, Path},
     problem::{Report, Spot},
-    spec::{FailureWord, NativeSpec, PolicySpec, RuleSpec, SpeedWord},
+    spec::{FailureWord, NativeSpec, OnlyTrue, PolicySpec, RuleSpec, SpeedWord},
     speed::{self, SpeedFields},
     tree::{Kind, TreeNode, shown},
 };
 
-pub use self::overrides::FileOverride;
+pub use self::{
+    overrides::FileOverride,
+    pattern::{MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MAX_MATCH_VALUES, MatchValue, Pattern},
+};
 
 /// A policy of a rule file, with its pattern.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub struct FilePolicy {
     /// Rules with `enabled: false`, which are not part of `policy`.
     pub disabled: Vec<Rule>,
     /// Descriptor entries that a request must have, in the order of the file. If empty, every request matches.
-    pub matcher: Vec<(String, MatchValue)>,
+    pub matcher: Pattern,
     /// The cost of requests that give none.
     pub cost: u64,
     /// Overrides of single keys.
@@ -41,15 +45,6 @@ pub struct FilePolicy {
     pub line: usize,
     /// The column in which the policy begins, from 1.
     pub column: usize,
-}
-
-/// The values of a descriptor entry that a pattern accepts.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum MatchValue {
-    /// Any value; it becomes part of the key.
-    Any,
-    /// Only this value.
-    Literal(String),
 }
 
 pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec<FilePolicy>)> {
@@ -76,8 +71,11 @@ pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec
             continue;
         }
         let spot = Spot { node, path: &list.index(index) };
-        let entry = policy(spec, spot, domain.as_deref(), &defaults, report);
-        seen.check(spec, spot, report);
+        let before = report.count();
+        let matcher = pattern::check(spot, report);
+        let is_sound = report.count() == before && !(spot.has("match") && spec.pattern.is_none());
+        seen.check(spec, is_sound.then_some(&matcher), spot, report);
+        let entry = policy(spec, matcher, spot, domain.as_deref(), &defaults, report);
         policies.extend(entry);
     }
     domain.map(|domain| (domain, policies))
@@ -119,6 +117,7 @@ fn problem_of_name(name: &str) -> Option<String> {
 
 fn policy(
     spec: &PolicySpec,
+    matcher: Pattern,
     spot: Spot<'_>,
     domain: Option<&str>,
     defaults: &Defaults,
@@ -129,9 +128,13 @@ fn policy(
     if let Some(problem) = spec.name.as_deref().and_then(problem_of_name) {
         spot.blame("name", report, problem);
     }
-    let matcher = matcher(spot, report);
+    let effect = effect("policy", spec.deny, spec.unlimited, spot, report);
     let none = "the policy has no rules; add one, or leave the policy out to admit everything";
-    let (rules, complete) = rules(spec.rules.as_deref(), none, spot, failure, report);
+    let (rules, complete) = match effect {
+        Some(Effect::Limit) => rules(spec.rules.as_deref(), none, spot, failure, report),
+        Some(_) => (Vec::new(), true),
+        None => (Vec::new(), false),
+    };
     let cost = cost(spec, spot, &rules, report);
     let (overrides, all_right) = overrides::check(spec, spot, &matcher, failure, report);
     let fields = SpeedFields::new(spec.speed, spec.allotments);
@@ -140,7 +143,12 @@ fn policy(
         return None;
     }
     let disabled = rules.iter().filter(|rule| !rule.is_enabled()).cloned().collect();
-    match Policy::new(spec.name.as_deref()?, rules).and_then(|policy| policy.in_domain(domain.unwrap_or("unknown"))) {
+    let name = spec.name.as_deref()?;
+    let policy = match effect? {
+        Effect::Limit => Policy::new(name, rules),
+        other => Policy::with_effect(name, other),
+    };
+    match policy.and_then(|policy| policy.in_domain(domain.unwrap_or("unknown"))) {
         Ok(policy) => {
             let policy = policy.with_speed(speed);
             speed::check_rules(&fields, &policy, spot, report);
@@ -155,6 +163,36 @@ fn policy(
             None
         }
     }
+}
+
+/// The effect of a policy or an override; `None` if a problem was reported.
+fn effect(
+    what: &str,
+    deny: Option<OnlyTrue>,
+    unlimited: Option<OnlyTrue>,
+    spot: Spot<'_>,
+    report: &mut Report,
+) -> Option<Effect> {
+    let what = if what == "override" { "an override" } else { "a policy" };
+    let (field, effect) = match (deny, unlimited) {
+        (None, None) if (spot.has("deny") || spot.has("unlimited")) && !spot.has("rules") => return None,
+        (None, None) => return Some(Effect::Limit),
+        (Some(_), Some(_)) => {
+            let message = format!("{what} that denies every request has no use for unlimited; keep one of them");
+            spot.blame("unlimited", report, message);
+            return None;
+        }
+        (Some(_), None) => ("deny", Effect::Deny),
+        (None, Some(_)) => ("unlimited", Effect::Unlimited),
+    };
+    let before = report.count();
+    for other in ["rules", "cost", "speed", "allotments", "overrides"] {
+        if spot.has(other) {
+            let message = format!("{what} with `{field}: true` has no use for {other}; leave out one of them");
+            spot.blame_key(other, report, message);
+        }
+    }
+    (report.count() == before).then_some(effect)
 }
 
 /// The valid rules of a policy or an override, and whether all of its rules are valid.
@@ -215,56 +253,17 @@ fn narrowest(rules: &[Rule]) -> Option<&Rule> {
     enforced.min_by_key(|rule| rule.quota().burst_or_limit())
 }
 
-fn matcher(policy: Spot<'_>, report: &mut Report) -> Vec<(String, MatchValue)> {
-    let mut matcher = Vec::new();
-    let Some(pattern) = policy.node.get("match") else { return matcher };
-    let spot = Spot { node: pattern, path: &policy.path.key("match") };
-    let named = pattern.entries().len();
-    if named > MAX_MATCH_ENTRIES {
-        let message =
-            format!("match names {named} entries; a request has {MAX_MATCH_ENTRIES} at most, so none would fit");
-        policy.blame("match", report, message);
-        return matcher;
-    }
-    for entry in pattern.entries() {
-        let key = entry.key.as_str();
-        let bounds = format!("use 1 to {MAX_MATCH_KEY_BYTES} bytes");
-        if key.is_empty() {
-            spot.blame_key(key, report, format!("a descriptor key is empty; {bounds}"));
-        } else if key.len() > MAX_MATCH_KEY_BYTES {
-            spot.blame_key(key, report, format!("a descriptor key is {} bytes long; {bounds}", key.len()));
-        }
-        let Kind::Scalar { word, .. } = &entry.value.kind else { continue };
-        let value = match word.as_str() {
-            "*" => MatchValue::Any,
-            _ => MatchValue::Literal(word.clone()),
-        };
-        let name = shown(key);
-        if word.is_empty() && !entry.value.is_null() {
-            spot.blame(key, report, format!("{name} is \"\", which nothing sends; use \"*\" for any value"));
-        } else if word.len() > MAX_MATCH_VALUE_BYTES {
-            let bytes = word.len();
-            spot.blame(key, report, format!("{name} is {bytes} bytes long; use at most {MAX_MATCH_VALUE_BYTES}"));
-        } else if word.len() > 1 && word.ends_with('*') {
-            let value = shown(word);
-            let message =
-                format!("{name} is \"{value}\", but a pattern is a whole value; use \"*\" for any, or a literal");
-            spot.blame(key, report, message);
-        }
-        matcher.push((entry.key.clone(), value));
-    }
-    matcher
-}
-
 /// Names and patterns of the policies checked so far, with their lines.
 #[derive(Default)]
 struct Seen {
     names: HashMap<String, usize>,
-    patterns: HashMap<Vec<(String, String)>, usize>,
+    patterns: HashMap<Pattern, usize>,
 }
 
 impl Seen {
-    fn check(&mut self, spec: &PolicySpec, spot: Spot<'_>, report: &mut Report) {
+    /// `matcher` is the policy's pattern; `None` if it has mistakes. It is not compared then, because entries that were
+    /// left out could make the difference.
+    fn check(&mut self, spec: &PolicySpec, matcher: Option<&Pattern>, spot: Spot<'_>, report: &mut Report) {
         let line = spot.node.location.line;
         if let Some(name) = &spec.name
             && let Some(first) = self.names.insert(name.clone(), line)
@@ -274,23 +273,14 @@ impl Seen {
                 format!("name is \"{name}\", which the policy in line {first} has already; give each its own");
             spot.blame("name", report, message);
         }
-        // A pattern with invalid entries is not compared: entries that were removed could make the difference.
-        let written = spot.node.get("match").map_or(0, |pattern| pattern.entries().len());
-        let read = spec.pattern.as_ref().map_or(0, |pattern| pattern.len());
-        if written != read || (spot.has("match") && spec.pattern.is_none()) {
-            return;
-        }
-        // The map is sorted by key, so the order of entries in the file has no effect.
-        let pattern = spec.pattern.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())).collect();
-        if let Some(first) = self.patterns.insert(pattern, line) {
-            let message = if read == 0 {
-                format!("matches everything, as does the policy in line {first}; give one of them a pattern")
-            } else {
-                format!(
-                    "the same pattern as the policy in line {first}, so neither could win; change one, or join them"
-                )
-            };
-            spot.blame("match", report, message);
+        let mut reported = false;
+        for pattern in matcher.into_iter().flat_map(|matcher| pattern::single(matcher)) {
+            let message = pattern::conflict(&pattern);
+            if let Some(first) = self.patterns.insert(pattern, line)
+                && !std::mem::replace(&mut reported, true)
+            {
+                spot.blame("match", report, message(&format!("line {first}")));
+            }
         }
     }
 }
@@ -310,12 +300,3 @@ fn describe(error: PolicyError) -> String {
         other => other.to_string(),
     }
 }
-
-/// The most bytes of a descriptor entry's key in a pattern.
-pub const MAX_MATCH_KEY_BYTES: usize = 128;
-
-/// The most bytes of a descriptor entry's literal in a pattern.
-pub const MAX_MATCH_VALUE_BYTES: usize = 256;
-
-/// The most entries of a pattern. A descriptor of a request has the same bound.
-pub const MAX_MATCH_ENTRIES: usize = 16;

@@ -6,19 +6,28 @@
 use std::fmt::Write;
 
 use ratekeeper_core::{
-    AlgorithmSpec, Align, OnStoreFailure, Period, Policy, PolicyError, Refill, Rule, bounds::MAX_NAME_BYTES,
+    AlgorithmSpec, Align, Effect, OnStoreFailure, Period, Policy, PolicyError, Refill, Rule, bounds::MAX_NAME_BYTES,
 };
 
-/// The stored policy of an override of this policy with these rules. It has the policy's speed.
-pub fn override_policy(policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
-    let text = rules_text(rules);
+/// The stored policy of an override of this policy with these rules or this effect. It has the policy's speed.
+pub fn override_policy(policy: &Policy, rules: &[Rule], effect: Effect) -> Result<Policy, PolicyError> {
+    let text = effect.name().map_or_else(|| rules_text(rules), |name| format!("{name}\n"));
     let hash = text.bytes().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     let mut kept = policy.name().len().min(MAX_NAME_BYTES - 17);
     while !policy.name().is_char_boundary(kept) {
         kept -= 1;
     }
     let name = format!("{}~{hash:016x}", &policy.name()[..kept]);
-    Ok(Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())?.with_speed(policy.speed()))
+    with_override(policy, rules, effect)?.renamed(&name)
+}
+
+/// The policy with the rules or the effect of an override, under the policy's name.
+pub fn with_override(policy: &Policy, rules: &[Rule], effect: Effect) -> Result<Policy, PolicyError> {
+    match (effect, rules) {
+        (Effect::Limit, []) => Policy::new(policy.name(), []), // an error, as for a policy
+        (Effect::Limit, rules) => policy.with_rules(rules.iter().cloned()),
+        (effect, _) => Policy::with_effect(policy.name(), effect)?.in_domain(policy.domain()),
+    }
 }
 
 /// The rules as text, one line each. Stored names contain a hash of it, so it must not change between versions.
@@ -85,7 +94,7 @@ mod tests {
         let text =
             "token_bucket - 10 1000000 30 local [shadow] burst\nsliding_log - 1000 86400000000 1000 closed [] daily\n";
         assert_eq!(rules_text(&rules), text);
-        assert_eq!(override_policy(&policy, &rules).unwrap().name(), "per-user~217217960d6c5801");
+        assert_eq!(override_policy(&policy, &rules, Effect::Limit).unwrap().name(), "per-user~217217960d6c5801");
     }
 
     #[test]
@@ -93,7 +102,7 @@ mod tests {
         let policy = Policy::new("per-user", [Rule::gcra("r", Quota::per_minute(1))]).unwrap();
         let policy = policy.in_domain("api").unwrap().with_speed(Speed::prepaid());
         let rules = [Rule::token_bucket("burst", Quota::per_second(10))];
-        assert_eq!(override_policy(&policy, &rules).unwrap().speed(), Speed::prepaid());
+        assert_eq!(override_policy(&policy, &rules, Effect::Limit).unwrap().speed(), Speed::prepaid());
     }
 
     #[test]

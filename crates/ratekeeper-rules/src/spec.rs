@@ -16,7 +16,7 @@ pub(crate) use native::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-pub(crate) use value::{Count, DurationWord};
+pub(crate) use value::{Count, DurationWord, OnlyTrue, number_in_match};
 
 /// A rule file of ratekeeper, in the native format or in that of envoyproxy/ratelimit.
 #[derive(Deserialize, JsonSchema)]

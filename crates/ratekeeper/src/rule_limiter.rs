@@ -15,7 +15,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use ratekeeper_core::{Ask, Decision, Immediate, OnQuotaChange, Policy, Span, Store, StoreError, Take, Verb, Verdict};
+use ratekeeper_core::{
+    Ask, Decision, Effect, Immediate, OnQuotaChange, Policy, Span, Store, StoreError, Take, Verb, Verdict,
+};
 use ratekeeper_rules::RuleFile;
 
 use self::install::{InstalledRules, RuleEntry};
@@ -80,7 +82,7 @@ pub enum RuleAnswer {
     },
     /// The rule file limits nothing here (`unlimited: true`). Allowed.
     Unlimited,
-    /// The rule file refuses all such requests (`requests_per_unit: 0`). Denied.
+    /// The rule file refuses all such requests (`deny: true`, `requests_per_unit: 0`). Denied.
     RefusedAlways,
     /// No rule of the domain matches. Allowed.
     Unmatched,
@@ -183,6 +185,11 @@ impl<S: Store> RuleLimiter<S> {
             Some((RuleEntry::RefuseAll { .. }, _)) => Found::Other(RuleAnswer::RefusedAlways),
             Some((RuleEntry::Policy { policy, is_quota }, key)) => {
                 let rules = policy.for_key(&key, || self.inner.shared.store.now());
+                match rules.shown.effect() {
+                    Effect::Deny if cost(1) > 0 => return Ok(Found::Other(RuleAnswer::RefusedAlways)),
+                    Effect::Deny | Effect::Unlimited => return Ok(Found::Other(RuleAnswer::Unlimited)),
+                    _ => {}
+                }
                 Found::Policy(FoundPolicy {
                     limiter: Limiter { shared: Arc::clone(&self.inner.shared), slot: Arc::clone(&rules.slot) },
                     policy: Arc::clone(&rules.shown),

@@ -1,6 +1,8 @@
 //! Speed of policies in `config check`: the description, and warnings where `speed: prepaid` has little or no effect.
 
-use ratekeeper_core::{AlgorithmSpec, MIN_TURN, Policy, PolicyError, Prepaid, Rule, Span, Speed, algorithm::Algorithm};
+use ratekeeper_core::{
+    AlgorithmSpec, Effect, MIN_TURN, Policy, PolicyError, Prepaid, Rule, Span, Speed, algorithm::Algorithm,
+};
 use ratekeeper_rules::{Allowance, EnvoyDescriptor, RuleFile, override_policy};
 
 use crate::report::shown;
@@ -15,12 +17,20 @@ pub(super) fn warn(file: &RuleFile, warnings: &mut Vec<String>) {
     let mut add = |line: usize, message: String| warnings.push(format!("{}:{line}: warning: {message}", file.file));
     for entry in file.policies() {
         let Speed::Prepaid(prepaid) = entry.policy.speed() else { continue };
+        if entry.policy.effect() != Effect::Limit {
+            continue;
+        }
         if let Some(Warning { message, remedy }) = warning(&entry.policy, prepaid) {
             add(entry.line, format!("policy {}: {message}; {remedy}", shown(entry.policy.name())));
         }
         for one in &entry.overrides {
             let key = one.values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(", ");
-            let found = override_policy(&entry.policy, &one.rules).ok().and_then(|policy| warning(&policy, prepaid));
+            if one.effect != Effect::Limit {
+                continue;
+            }
+            let found = override_policy(&entry.policy, &one.rules, one.effect)
+                .ok()
+                .and_then(|policy| warning(&policy, prepaid));
             // Without the remedy, because the speed is that of the policy.
             if let Some(Warning { message, .. }) = found {
                 add(one.line, format!("the override for {key}: {message}"));

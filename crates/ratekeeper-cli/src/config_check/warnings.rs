@@ -10,7 +10,7 @@ use std::{
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{EnvoyDescriptor, Format, RuleFile, format_timestamp};
 
-use super::speed;
+use super::{precedence, speed};
 use crate::report::{counted, shown};
 
 /// The warnings of all files, in their order, then those of the directories.
@@ -20,6 +20,7 @@ pub(crate) fn all(files: &[RuleFile], paths: &[PathBuf]) -> Vec<String> {
     for file in files {
         overrides(file, now, &mut warnings);
         speed::warn(file, &mut warnings);
+        precedence::warn(file, &mut warnings);
         let mut names = HashSet::new();
         gather_names(file.descriptors(), &mut names);
         replaced(file, file.descriptors(), &names, &mut warnings);

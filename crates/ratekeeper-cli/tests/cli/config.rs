@@ -138,6 +138,41 @@ policies:
     );
 }
 
+/// The most specific pattern applies, also against a list; `config check` mentions what a list does not cover.
+#[test]
+fn lists_are_described_and_what_they_do_not_cover() {
+    let rules = "\
+domain: api
+policies:
+  - { name: banned, match: { user: [a, b, c, d, e, f, g] }, deny: true }
+  - { name: friends, match: { user: [x, y] }, unlimited: true }
+  - name: paths
+    match: { user: \"*\", path: \"*\" }
+    rules: [{ name: r, algorithm: gcra, limit: 5, per: 1s }]
+  - { name: rest, deny: true }
+";
+    let run = Fixture::new().file("own.yaml", rules).run(&["config", "check", "own.yaml"]);
+    let warning = |line: usize, name: &str| {
+        format!(
+            "own.yaml:{line}: warning: policy {name} does not apply to requests that policy \"paths\" in line 5 matches: its \
+             pattern is more specific; add its entries to the pattern of {} as well",
+            name.split(' ').next().unwrap()
+        )
+    };
+    assert_eq!(
+        run.lines(),
+        [
+            "own.yaml:3: api/banned (user=[a|b|c|d|e and 2 more]): denies every request",
+            "own.yaml:4: api/friends (user=[x|y]): unlimited",
+            "own.yaml:5: api/paths (user=*, path=*): r token_bucket 5 per 1s, burst 5",
+            "own.yaml:8: api/rest (every request): denies every request",
+            &warning(3, "\"banned\" (deny)"),
+            &warning(4, "\"friends\" (unlimited)"),
+            "1 file, no problems, 2 warnings",
+        ]
+    );
+}
+
 /// envoyproxy/ratelimit accepts both silently, so they are warnings and not errors.
 #[test]
 fn unknown_names_are_warnings() {

@@ -12,13 +12,15 @@ use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 use smallvec::SmallVec;
 
 use super::{AmbiguousKey, KEY_ENTRY, Matched};
-use crate::{MatchValue, key};
+use crate::{MatchValue, key, native::pattern};
 
 /// The policies of one domain in the native format.
 #[derive(Debug)]
 pub struct PatternMatcher<T> {
+    /// In the order of the files.
+    entries: Vec<T>,
     /// Most specific first.
-    shapes: Vec<Shape<T>>,
+    shapes: Vec<Shape>,
     for_bare_key: ForBareKey,
 }
 
@@ -31,22 +33,22 @@ pub(super) struct NamedPattern<T> {
 
 /// Patterns with the same entry names and the same positions of literals.
 #[derive(Debug)]
-struct Shape<T> {
+struct Shape {
     /// Entries by key in alphabetical order; true: a literal.
     entries: Vec<(String, bool)>,
-    policies: ShapePolicies<T>,
+    policies: ShapePolicies,
 }
 
-/// Policies of a shape with their positions in the files.
+/// Positions of a shape's policies in the files.
 #[derive(Debug)]
-enum ShapePolicies<T> {
+enum ShapePolicies {
     /// A shape without literals has one pattern.
-    Only(usize, T),
-    ByLiterals(ByLiterals<T>),
+    Only(usize),
+    ByLiterals(ByLiterals),
 }
 
-/// Positions and entries by the key of a pattern's literals.
-type ByLiterals<T> = HashMap<Box<str>, (usize, T)>;
+/// Positions by the key of a pattern's literals.
+type ByLiterals = HashMap<Box<str>, usize>;
 
 /// The policy of a key that comes without a descriptor, unless a pattern has an entry named [`KEY_ENTRY`].
 #[derive(Debug)]
@@ -61,17 +63,17 @@ enum ForBareKey {
 impl<T> PatternMatcher<T> {
     pub(super) fn new(policies: Vec<NamedPattern<T>>) -> Self {
         let bare_key = entries_for_bare_key(&policies);
-        let mut shapes: HashMap<Vec<(String, bool)>, ByLiterals<T>> = HashMap::new();
-        for (position, NamedPattern { mut pattern, entry, .. }) in policies.into_iter().enumerate() {
-            pattern.sort();
-            let is_literal = |value: &MatchValue| matches!(value, MatchValue::Literal(_));
-            let entries: Vec<(String, bool)> =
-                pattern.iter().map(|(key, value)| (key.clone(), is_literal(value))).collect();
-            let literals: Vec<&str> = pattern.iter().filter_map(|(_, value)| literal(value)).collect();
-            let literals = key::of_values(&literals).into_owned().into_boxed_str();
-            shapes.entry(entries).or_default().insert(literals, (position, entry));
+        let mut shapes: HashMap<Vec<(String, bool)>, ByLiterals> = HashMap::new();
+        for (position, NamedPattern { pattern, .. }) in policies.iter().enumerate() {
+            for pattern in pattern::single(pattern) {
+                let entries: Vec<(String, bool)> =
+                    pattern.iter().map(|(key, value)| (key.clone(), literal(value).is_some())).collect();
+                let literals: Vec<&str> = pattern.iter().filter_map(|(_, value)| literal(value)).collect();
+                let literals = key::of_values(&literals).into_owned().into_boxed_str();
+                shapes.entry(entries).or_default().insert(literals, position);
+            }
         }
-        let mut shapes: Vec<Shape<T>> =
+        let mut shapes: Vec<Shape> =
             shapes.into_iter().map(|(entries, policies)| Shape::new(entries, policies)).collect();
         shapes.sort_by_cached_key(|shape| (Reverse(shape.rank()), shape.policies.first_position()));
         let for_bare_key = match bare_key {
@@ -81,37 +83,50 @@ impl<T> PatternMatcher<T> {
             }
             Err(names) => ForBareKey::Ambiguous(names),
         };
-        Self { shapes, for_bare_key }
+        let entries = policies.into_iter().map(|policy| policy.entry).collect();
+        Self { entries, shapes, for_bare_key }
     }
 
     /// The entry for a descriptor, and the key the request is counted under.
     pub fn find<'m, 'r>(&'m self, entries: &[(&'r str, &'r str)]) -> Option<Matched<'m, 'r, T>> {
-        let mut best: Option<(usize, usize, &T, Cow<'r, str>)> = None;
+        let (position, key) = self.find_position(entries)?;
+        Some((self.entries.get(position)?, key))
+    }
+
+    fn find_position<'r>(&self, entries: &[(&str, &'r str)]) -> Option<(usize, Cow<'r, str>)> {
+        let mut best: Option<(usize, usize, Cow<'r, str>)> = None;
         for (index, shape) in self.shapes.iter().enumerate() {
             if best.as_ref().is_some_and(|(found, ..)| self.shapes[*found].rank() > shape.rank()) {
                 break;
             }
-            if let Some((position, entry, key)) = shape.find(entries)
-                && best.as_ref().is_none_or(|(_, first, ..)| position < *first)
+            if let Some((position, key)) = shape.find(entries)
+                && best.as_ref().is_none_or(|(_, first, _)| position < *first)
             {
-                best = Some((index, position, entry, key));
+                best = Some((index, position, key));
             }
         }
-        best.map(|(_, _, entry, key)| (entry, key))
+        best.map(|(_, position, key)| (position, key))
     }
 
     /// The entry for a key without a descriptor: of a pattern with an entry named [`KEY_ENTRY`], else of the policy
-    /// that matches everything, else of the only policy whose pattern is one `*`.
+    /// that matches everything, else as for a descriptor with the one entry of the only policy whose pattern is one `*`.
     pub fn find_by_key<'m, 'r>(&'m self, key: &'r str) -> Result<Option<Matched<'m, 'r, T>>, AmbiguousKey> {
         let entry = [(KEY_ENTRY, key)];
         let mut naming_it = self.shapes.iter().filter(|shape| shape.names_key());
-        if let Some((_, entry, counted)) = naming_it.find_map(|shape| shape.find(&entry)) {
-            return Ok(Some((entry, counted)));
+        let found = naming_it.find_map(|shape| shape.find(&entry)).or_else(|| match &self.for_bare_key {
+            ForBareKey::Shape(index) => match self.shapes[*index].entries.as_slice() {
+                [(name, _)] => self.find_position(&[(name, key)]).map(|(position, counted)| {
+                    (position, if counted.is_empty() { counted } else { Cow::Borrowed(key) })
+                }),
+                _ => self.shapes[*index].policies.get(&[]).map(|position| (position, Cow::Borrowed(key))),
+            },
+            _ => None,
+        });
+        if let Some((position, counted)) = found {
+            return Ok(self.entries.get(position).map(|entry| (entry, counted)));
         }
         match &self.for_bare_key {
-            ForBareKey::Shape(index) => {
-                Ok(self.shapes[*index].policies.get(&[]).map(|(_, entry)| (entry, Cow::Borrowed(key))))
-            }
+            ForBareKey::Shape(_) => Ok(None),
             ForBareKey::None => Ok(None),
             ForBareKey::Ambiguous(names) => Err(AmbiguousKey { kind: "policies", candidates: names.clone() }),
         }
@@ -126,15 +141,15 @@ impl<T> PatternMatcher<T> {
     }
 }
 
-impl<T> Shape<T> {
-    fn new(entries: Vec<(String, bool)>, policies: ByLiterals<T>) -> Self {
+impl Shape {
+    fn new(entries: Vec<(String, bool)>, policies: ByLiterals) -> Self {
         let has_literals = entries.iter().any(|(_, literal)| *literal);
         let policies = if has_literals {
             ShapePolicies::ByLiterals(policies)
         } else {
             // Without literals all patterns have the same key in the map, so it has one entry.
             match policies.into_values().next() {
-                Some((position, entry)) => ShapePolicies::Only(position, entry),
+                Some(position) => ShapePolicies::Only(position),
                 None => ShapePolicies::ByLiterals(HashMap::new()),
             }
         };
@@ -149,33 +164,30 @@ impl<T> Shape<T> {
         self.entries.iter().any(|(key, _)| key == KEY_ENTRY)
     }
 
-    fn find<'m, 'r>(&'m self, entries: &[(&'r str, &'r str)]) -> Option<(usize, &'m T, Cow<'r, str>)> {
+    fn find<'r>(&self, entries: &[(&str, &'r str)]) -> Option<(usize, Cow<'r, str>)> {
         let mut literals: SmallVec<[&str; 8]> = SmallVec::new();
         let mut values: SmallVec<[&'r str; 8]> = SmallVec::new();
         for (key, is_literal) in &self.entries {
             let (_, value) = entries.iter().find(|(named, _)| named == key)?;
             if *is_literal { literals.push(value) } else { values.push(value) }
         }
-        let (position, entry) = self.policies.get(&literals)?;
-        Some((position, entry, key::of_values(&values)))
+        Some((self.policies.get(&literals)?, key::of_values(&values)))
     }
 }
 
-impl<T> ShapePolicies<T> {
+impl ShapePolicies {
     #[inline]
-    fn get(&self, literals: &[&str]) -> Option<(usize, &T)> {
+    fn get(&self, literals: &[&str]) -> Option<usize> {
         match self {
-            Self::Only(position, entry) => Some((*position, entry)),
-            Self::ByLiterals(policies) => {
-                policies.get(&*key::of_values(literals)).map(|(position, entry)| (*position, entry))
-            }
+            Self::Only(position) => Some(*position),
+            Self::ByLiterals(policies) => policies.get(&*key::of_values(literals)).copied(),
         }
     }
 
     fn first_position(&self) -> Option<usize> {
         match self {
-            Self::Only(position, _) => Some(*position),
-            Self::ByLiterals(policies) => policies.values().map(|(position, _)| *position).min(),
+            Self::Only(position) => Some(*position),
+            Self::ByLiterals(policies) => policies.values().copied().min(),
         }
     }
 }
@@ -198,6 +210,6 @@ fn entries_for_bare_key<T>(policies: &[NamedPattern<T>]) -> Result<Option<Vec<(S
 fn literal(value: &MatchValue) -> Option<&str> {
     match value {
         MatchValue::Literal(literal) => Some(literal),
-        MatchValue::Any => None,
+        MatchValue::Any | MatchValue::OneOf(_) => None,
     }
 }

@@ -37,6 +37,26 @@ fn pair(entry: &str, key: &str) -> Option<(String, String)> {
     Some((entry.to_owned(), key.to_owned()))
 }
 
+/// A list is a literal for each of its values. A key without a descriptor is the value of the only `*`, so lists apply
+/// to it as well.
+#[test]
+fn a_list_matches_each_of_its_values() {
+    let file = native(&[
+        ("user", "{ user: \"*\" }"),
+        ("banned", "{ user: [eve, mallory] }"),
+        ("pair", "{ user: [a, b], region: [eu, us] }"),
+    ]);
+    let matchers = matchers(&[file]);
+    let api = matchers.domain("api").unwrap();
+    assert_eq!(found(api, &[("user", "eve")]), pair("banned", ""));
+    assert_eq!(found(api, &[("user", "mallory")]), pair("banned", ""));
+    assert_eq!(found(api, &[("user", "a")]), pair("user", "a"));
+    assert_eq!(found(api, &[("region", "us"), ("user", "a")]), pair("pair", ""));
+    assert_eq!(found(api, &[("region", "asia"), ("user", "a")]), pair("user", "a"));
+    let by_key = |key| api.find_by_key(key).unwrap().map(|(entry, key)| (entry.clone(), key.into_owned()));
+    assert_eq!((by_key("eve"), by_key("alice")), (pair("banned", ""), pair("user", "alice")));
+}
+
 /// More entries win over more literals, and those over the order of the files.
 #[test]
 fn the_most_specific_pattern_wins() {

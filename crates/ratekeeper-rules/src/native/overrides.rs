@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::{OnStoreFailure, Rule, Timestamp, bounds::MAX_KEY_BYTES};
+use ratekeeper_core::{Effect, OnStoreFailure, Rule, Timestamp, bounds::MAX_KEY_BYTES};
 
-use super::{MatchValue, narrowest, rules};
+use super::{MatchValue, effect, narrowest, rules};
 use crate::{
     problem::{Report, Spot},
     spec::{OverrideSpec, PolicySpec},
@@ -19,8 +19,10 @@ use crate::{
 pub struct FileOverride {
     /// The values of the key, in alphabetical order of the pattern's entry names; at least one.
     pub values: Vec<String>,
-    /// The rules that replace those of the policy.
+    /// The rules that replace those of the policy; empty if it denies or exempts the key.
     pub rules: Vec<Rule>,
+    /// What it does with requests of the key.
+    pub effect: Effect,
     /// Expiry; `None`: never.
     pub until: Option<Timestamp>,
     /// The line in which the override begins, from 1.
@@ -53,7 +55,11 @@ pub(super) fn check(
         }
         let spot = Spot { node, path: &list.index(index) };
         let values = values(one, spot, matcher, report);
-        let (rules, complete) = rules(one.rules.as_deref(), NO_RULES, spot, failure, report);
+        let effect = effect("override", one.deny, one.unlimited, spot, report);
+        let (rules, complete) = match effect {
+            Some(Effect::Limit) => rules(one.rules.as_deref(), NO_RULES, spot, failure, report),
+            effect => (Vec::new(), effect.is_some()),
+        };
         if let (Some(cost), Some(rule)) = (spec.cost, narrowest(&rules))
             && rule.quota().burst_or_limit() < cost.0
         {
@@ -66,9 +72,9 @@ pub(super) fn check(
             let message = format!("the override in line {line} is for the same key; keep one of them");
             spot.blame(if one.key.is_some() { "key" } else { "match" }, report, message);
         }
-        if complete {
+        if let (true, Some(effect)) = (complete, effect) {
             let until = one.until.map(|until| until.0);
-            overrides.push(FileOverride { values, rules, until, line: node.location.line });
+            overrides.push(FileOverride { values, rules, effect, until, line: node.location.line });
         }
     }
     (overrides, report.count() == before)

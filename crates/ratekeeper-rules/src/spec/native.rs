@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::value::{Count, DurationWord, MatchWord, Moment, Offset, RateWord, never_null};
+use super::value::{
+    Count, DurationWord, MatchWord, MatchWords, Moment, Offset, OnlyTrue, RateWord, never_null, rules_or_effect,
+};
 
 /// A domain and its policies.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -38,24 +40,28 @@ pub(crate) struct DefaultsSpec {
 /// Rules that are decided together, for requests that match a pattern.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "Policy")]
-#[schemars(transform = never_null)]
+#[schemars(transform = never_null, transform = rules_or_effect)]
 pub(crate) struct PolicySpec {
     /// The name, unique in the domain.
     #[schemars(required, length(min = 1, max = 128))]
     pub(crate) name: Option<String>,
     /// Descriptor entries that the request must have. "*" matches any value and makes it part of the key; a literal
-    /// matches only itself. Without a pattern, the policy matches every request.
+    /// matches only itself, a list any of its literals, which share one count. Without a pattern, the policy matches every request.
     #[serde(rename = "match")]
-    pub(crate) pattern: Option<BTreeMap<String, MatchWord>>,
+    pub(crate) pattern: Option<BTreeMap<String, MatchWords>>,
     /// Cost of a request that gives none. Default: 1.
     pub(crate) cost: Option<Count>,
     /// How decisions about limits in a shared store are made. Default: that of `defaults`.
     pub(crate) speed: Option<SpeedWord>,
     /// The numbers of `speed: prepaid`. Defaults: those of `defaults`.
     pub(crate) allotments: Option<AllotmentsSpec>,
-    /// The rules. A request is charged to all of them or to none.
-    #[schemars(required, length(min = 1, max = 32))]
+    /// The rules. A request is charged to all of them or to none. Required unless `deny` or `unlimited` is set.
+    #[schemars(length(min = 1, max = 32))]
     pub(crate) rules: Option<Vec<RuleSpec>>,
+    /// In place of rules: refuses every request that matches.
+    pub(crate) deny: Option<OnlyTrue>,
+    /// In place of rules: admits every request that matches, without counting.
+    pub(crate) unlimited: Option<OnlyTrue>,
     /// Rules for single keys, in place of those of the policy.
     pub(crate) overrides: Option<Vec<OverrideSpec>>,
 }
@@ -63,7 +69,7 @@ pub(crate) struct PolicySpec {
 /// Rules for one key that replace those of its policy.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "Override")]
-#[schemars(transform = never_null)]
+#[schemars(transform = never_null, transform = rules_or_effect)]
 pub(crate) struct OverrideSpec {
     /// The key, if the policy counts by a single value.
     #[schemars(length(min = 1, max = 1024))]
@@ -73,9 +79,13 @@ pub(crate) struct OverrideSpec {
     pub(crate) values: Option<BTreeMap<String, MatchWord>>,
     /// When the override expires. Default: never.
     pub(crate) until: Option<Moment>,
-    /// The complete rules of this key; none of the policy applies to it.
-    #[schemars(required, length(min = 1, max = 32))]
+    /// The complete rules of this key; none of the policy applies to it. Required unless `deny` or `unlimited` is set.
+    #[schemars(length(min = 1, max = 32))]
     pub(crate) rules: Option<Vec<RuleSpec>>,
+    /// In place of rules: refuses every request of this key.
+    pub(crate) deny: Option<OnlyTrue>,
+    /// In place of rules: admits every request of this key, without counting.
+    pub(crate) unlimited: Option<OnlyTrue>,
 }
 
 /// One limit.

@@ -37,6 +37,15 @@ pub(crate) struct Moment(pub(crate) Timestamp);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct MatchWord(pub(crate) String);
 
+/// The values of a descriptor entry in a pattern: one [`MatchWord`], or a list of literals. The items of a list are read
+/// from the document tree, so that each mistake has its location.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct MatchWords;
+
+/// `true`. The opposite is expressed by leaving the field out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct OnlyTrue;
+
 /// Visitor of whole numbers. `expecting` completes the message "limit is …; use …".
 struct Whole;
 struct Word<T> {
@@ -140,8 +149,52 @@ impl<'de> Deserialize<'de> for MatchWord {
         deserializer.deserialize_any(Word {
             expecting: "\"*\" for any value, or a literal in quotes",
             read: |word| Ok(Self(word.to_owned())),
-            number: |number| Some(format!("a number, where values are text; put it in quotes: \"{number}\"")),
+            number: |number| Some(number_in_match(number)),
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for MatchWords {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Values;
+        impl<'de> de::Visitor<'de> for Values {
+            type Value = MatchWords;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"*\" for any value, a literal in quotes, or a list of literals")
+            }
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<MatchWords, E> {
+                Ok(MatchWords)
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<MatchWords, E> {
+                Err(E::custom(number_in_match(number)))
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<MatchWords, A::Error> {
+                while items.next_element::<de::IgnoredAny>()?.is_some() {}
+                Ok(MatchWords)
+            }
+        }
+        deserializer.deserialize_any(Values)
+    }
+}
+
+/// The message for a bare number in place of a descriptor value.
+pub(crate) fn number_in_match(number: impl fmt::Display) -> String {
+    format!("a number, where values are text; put it in quotes: \"{number}\"")
+}
+
+impl<'de> Deserialize<'de> for OnlyTrue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Flag;
+        impl de::Visitor<'_> for Flag {
+            type Value = OnlyTrue;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true")
+            }
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<OnlyTrue, E> {
+                if flag { Ok(OnlyTrue) } else { Err(E::custom("the same as without it; leave it out")) }
+            }
+        }
+        deserializer.deserialize_any(Flag)
     }
 }
 
@@ -182,6 +235,26 @@ schema!(MatchWord, "MatchValue", {
     "minLength": 1,
     "maxLength": 256,
 });
+
+schema!(MatchWords, "MatchValues", {
+    "description": "\"*\" for any value, which becomes part of the key, a literal, or a list of literals.",
+    "anyOf": [
+        { "type": "string", "minLength": 1, "maxLength": 256 },
+        {
+            "type": "array",
+            "minItems": 1,
+            "uniqueItems": true,
+            "items": { "type": "string", "minLength": 1, "maxLength": 256 },
+        },
+    ],
+});
+schema!(OnlyTrue, "OnlyTrue", { "const": true });
+
+/// Requires exactly one of `rules`, `deny` and `unlimited`.
+pub(super) fn rules_or_effect(schema: &mut Schema) {
+    let only = |field: &str| serde_json::json!({ "required": [field] });
+    schema.insert("oneOf".to_owned(), Value::Array(["rules", "deny", "unlimited"].map(only).into()));
+}
 
 /// Removes `null` from a schema. Empty fields are errors in the native format, although the Rust type is an `Option`.
 pub(super) fn never_null(schema: &mut Schema) {

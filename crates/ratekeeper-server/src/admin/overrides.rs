@@ -3,7 +3,7 @@
 //! Bound: at most [`MAX_OVERRIDES`] overrides set here; at most [`MAX_LISTED`] in a reply, including those of rule
 //! files.
 
-use ratekeeper_core::{Period, Rule, Span, Store, bounds::MAX_KEY_BYTES};
+use ratekeeper_core::{Effect, Period, Rule, Span, Store, bounds::MAX_KEY_BYTES};
 use ratekeeper_rules::{Format, parse_duration, read_str};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -22,8 +22,12 @@ struct PutOverride<'a> {
     domain: String,
     policy: String,
     key: String,
-    #[serde(borrow)]
-    rules: &'a RawValue,
+    #[serde(borrow, default)]
+    rules: Option<&'a RawValue>,
+    #[serde(default)]
+    deny: bool,
+    #[serde(default)]
+    unlimited: bool,
     #[serde(default)]
     expires_in: Option<String>,
 }
@@ -60,7 +64,10 @@ pub(super) fn list(engine: &Engine) -> Vec<OverrideView> {
     all.take(MAX_LISTED)
         .map(|(one, from)| OverrideView {
             from,
-            rules: one.rules.iter().map(|rule| format!("{} {}", rule.name(), rule.quota())).collect(),
+            rules: match one.effect.name() {
+                Some(effect) => vec![effect.to_owned()],
+                None => one.rules.iter().map(|rule| format!("{} {}", rule.name(), rule.quota())).collect(),
+            },
             expires_in_seconds: one.until.map(|until| until.since(now).as_secs_ceil()),
             domain: one.domain,
             policy: one.policy,
@@ -85,7 +92,7 @@ pub(super) fn put(engine: &Engine, bytes: &[u8]) -> Result<HttpResponse, Problem
     if engine.admin_overrides().len() >= MAX_OVERRIDES {
         return Err(Problem::bad_request(format!("there are {MAX_OVERRIDES} overrides already; use a policy instead")));
     }
-    let rules = rules(&put)?;
+    let (rules, effect) = rules(&put)?;
     let until = match &put.expires_in {
         None => None,
         Some(text) => match parse_duration(text) {
@@ -96,23 +103,29 @@ pub(super) fn put(engine: &Engine, bytes: &[u8]) -> Result<HttpResponse, Problem
     };
     let PutOverride { domain, policy, key, .. } = put;
     tracing::warn!(domain, policy, "an override was set");
-    let done = engine.add_override(Override { domain, policy, key, rules, until });
+    let done = engine.add_override(Override { domain, policy, key, rules, effect, until });
     done.map_err(|error| Problem::from(RequestError::from(error)))?;
     Ok(json(&list(engine)))
 }
 
 /// Parses the rules with the parser of rule files, so that errors have the same messages.
-fn rules(put: &PutOverride<'_>) -> Result<Vec<Rule>, Problem> {
-    let name = Value::from(put.policy.as_str());
+fn rules(put: &PutOverride<'_>) -> Result<(Vec<Rule>, Effect), Problem> {
+    let fields = [
+        put.rules.map(|rules| format!(",\"rules\":{}", rules.get())),
+        put.deny.then(|| ",\"deny\":true".to_owned()),
+        put.unlimited.then(|| ",\"unlimited\":true".to_owned()),
+    ];
+    let (name, fields) = (Value::from(put.policy.as_str()), fields.into_iter().flatten().collect::<String>());
     let domain = Value::from(put.domain.as_str());
-    let text = format!(r#"{{"domain":{domain},"policies":[{{"name":{name},"rules":{}}}]}}"#, put.rules.get());
+    let text = format!(r#"{{"domain":{domain},"policies":[{{"name":{name}{fields}}}]}}"#);
     let file = read_str("override", &text, Format::Json).map_err(|problems| {
         let messages: Vec<String> =
             problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
         Problem::bad_request(messages.join("; ").replace("policies[0].", ""))
     })?;
     let policies = file.policies().iter().flat_map(|entry| entry.policy.rules());
-    Ok(policies.map(|rule| rule.rule().clone()).collect())
+    let effect = file.policies().first().map_or(Effect::Limit, |entry| entry.policy.effect());
+    Ok((policies.map(|rule| rule.rule().clone()).collect(), effect))
 }
 
 /// Removes an override of the admin port.

@@ -159,6 +159,8 @@ fn install(
         policy: Arc::new(policy),
         cost: 1,
         overrides: HashMap::new(),
+        ban: None,
+        shadow: false,
     })
 }
 

@@ -5,17 +5,17 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use ratekeeper_core::{OnQuotaChange, Policy, Rule, Store, StoreError};
+use ratekeeper_core::{Effect, OnQuotaChange, Policy, Rule, Store, StoreError};
 use ratekeeper_rules::{
     Allowance, EnvoyDescriptor, EnvoyLimit, FileOverride, FilePolicy, RuleFile,
     matching::{Matchers, RuleInstaller},
-    override_policy,
+    override_policy, with_override,
 };
 
 use super::{
     Ban, Rulebook, SwitchTarget, Switches,
     limit_entry::{LimitEntry, LimitKind},
-    overrides::{OverridesByPolicy, with_rules},
+    overrides::OverridesByPolicy,
     policy_entry::{InstalledOverride, PolicyEntry},
 };
 use crate::{request::RequestedLimit, telemetry::Telemetry, wiring::AnyStore};
@@ -69,8 +69,9 @@ impl Builder<'_> {
         overrides: &[FileOverride],
         book: &mut Rulebook,
     ) -> Result<Arc<PolicyEntry>, StoreError> {
-        let in_file = overrides.iter().map(|one| (one.key(), &one.rules, one.until));
-        let by_admin = self.overrides.of(written).iter().map(|one| (one.key.clone(), &one.rules, one.until));
+        let in_file = overrides.iter().map(|one| (one.key(), (&*one.rules, one.effect), one.until));
+        let by_admin = self.overrides.of(written).iter();
+        let by_admin = by_admin.map(|one| (one.key.clone(), (&*one.rules, one.effect), one.until));
         let mut overrides: HashMap<Box<str>, InstalledOverride> = HashMap::new();
         // The later override takes precedence, so that the admin port can replace one of the file. The earlier one
         // applies again when the later one expires.
@@ -85,10 +86,12 @@ impl Builder<'_> {
         }
         let policy = self.switches.apply(written);
         let name = full_name(&policy);
-        let entry = Arc::new(match self.before.policies.get(&name).filter(|before| before.has_rules_of(&policy)) {
+        let mut entry = match self.before.policies.get(&name).filter(|before| before.has_rules_of(&policy)) {
             Some(same) => same.with(cost, overrides),
             None => self.install(policy.clone(), policy, cost, overrides)?,
-        });
+        };
+        entry.shadow = self.switches.is_policy_shadow(written);
+        let entry = Arc::new(entry);
         book.policies.insert(name, Arc::clone(&entry));
         Ok(entry)
     }
@@ -98,26 +101,26 @@ impl Builder<'_> {
     fn installed_override(
         &self,
         written: &Policy,
-        rules: &[Rule],
+        (rules, effect): (&[Rule], Effect),
         cost: u64,
         book: &mut Rulebook,
     ) -> Result<Arc<PolicyEntry>, StoreError> {
         // Infallible: the rules were checked when the override was read, and switches change no number.
-        let shown =
-            self.switches.apply(&with_rules(written.name(), written, rules).unwrap_or_else(|_| written.clone()));
-        let kept = override_policy(written, rules).unwrap_or_else(|_| written.clone());
+        let shown = self.switches.apply(&with_override(written, rules, effect).unwrap_or_else(|_| written.clone()));
+        let kept = override_policy(written, rules, effect).unwrap_or_else(|_| written.clone());
         let name = full_name(&kept);
         if let Some(same) = book.overrides.get(&name) {
             return Ok(Arc::clone(same));
         }
-        let entry = Arc::new(match self.before.overrides.get(&name).filter(|before| before.has_rules_of(&shown)) {
+        let mut entry = match self.before.overrides.get(&name).filter(|before| before.has_rules_of(&shown)) {
             Some(same) => same.with(cost, HashMap::new()),
             None => {
-                let rules = shown.rules().iter().map(|ready| ready.rule().clone()).collect::<Vec<_>>();
-                let kept = with_rules(kept.name(), written, &rules).unwrap_or(kept);
+                let kept = shown.renamed(kept.name()).unwrap_or(kept);
                 self.install(shown, kept, cost, HashMap::new())?
             }
-        });
+        };
+        entry.shadow = self.switches.is_policy_shadow(written);
+        let entry = Arc::new(entry);
         book.overrides.insert(name, Arc::clone(&entry));
         Ok(entry)
     }
@@ -131,7 +134,9 @@ impl Builder<'_> {
     ) -> Result<PolicyEntry, StoreError> {
         let stored = self.store.install(kept, self.carry)?;
         let meters = self.telemetry.policy_meters(&shown);
-        Ok(PolicyEntry { policy: Arc::new(shown), stored, cost, meters, overrides })
+        let ban = (shown.effect() == Effect::Deny)
+            .then(|| Arc::new(Ban { policy: shown.name().to_owned(), rule: DENY_RULE.to_owned() }));
+        Ok(PolicyEntry { policy: Arc::new(shown), stored, cost, meters, overrides, ban, shadow: false })
     }
 
     /// The entry of a limit of the Envoy format. A limit above 0 is a policy of one rule.
@@ -177,8 +182,11 @@ fn shadowed(policy: &Policy) -> Policy {
 /// The same policy with rules that do not count refused requests.
 fn without_refused(policy: &Policy) -> Policy {
     let rules: Vec<Rule> = policy.rules().iter().map(|ready| ready.rule().clone().count_refused(false)).collect();
-    with_rules(policy.name(), policy, &rules).unwrap_or_else(|_| policy.clone())
+    policy.with_rules(rules).unwrap_or_else(|_| policy.clone())
 }
+
+/// The rule that metrics show for a policy with `deny: true`.
+const DENY_RULE: &str = "deny";
 
 fn full_name(policy: &Policy) -> (Box<str>, Box<str>) {
     (policy.domain().into(), policy.name().into())

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::{Policy, PolicyError, Rule, Timestamp};
+use ratekeeper_core::{Effect, Policy, Rule, Timestamp};
 use ratekeeper_rules::FileOverride;
 
 /// Rules for one key that replace those of its policy.
@@ -18,8 +18,10 @@ pub struct Override {
     pub policy: String,
     /// The key that requests are counted under.
     pub key: String,
-    /// The rules that replace those of the policy.
+    /// The rules that replace those of the policy; empty if the key is denied or exempt.
     pub rules: Vec<Rule>,
+    /// What is done with requests of the key.
+    pub effect: Effect,
     /// Expiry by the store's clock; `None`: valid until removed.
     pub until: Option<Timestamp>,
 }
@@ -37,6 +39,7 @@ impl Override {
             policy: policy.name().to_owned(),
             key: written.key(),
             rules: written.rules.clone(),
+            effect: written.effect,
             until: written.until,
         }
     }
@@ -57,9 +60,4 @@ impl<'a> OverridesByPolicy<'a> {
     pub(super) fn of(&self, policy: &Policy) -> &[&'a Override] {
         self.0.get(policy.domain()).and_then(|domain| domain.get(policy.name())).map_or(&[], Vec::as_slice)
     }
-}
-
-/// A policy with this name and these rules, with domain and speed of the given policy.
-pub(super) fn with_rules(name: &str, policy: &Policy, rules: &[Rule]) -> Result<Policy, PolicyError> {
-    Ok(Policy::new(name, rules.iter().cloned())?.in_domain(policy.domain())?.with_speed(policy.speed()))
 }

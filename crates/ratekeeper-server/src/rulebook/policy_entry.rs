@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use ratekeeper_core::{Policy, Timestamp};
 
+use super::Ban;
 use crate::{telemetry::PolicyMeters, wiring::AnyPolicy};
 
 /// An installed policy.
@@ -16,6 +17,10 @@ pub(crate) struct PolicyEntry {
     pub(crate) meters: PolicyMeters,
     /// By key.
     pub(crate) overrides: HashMap<Box<str>, InstalledOverride>,
+    /// The names that metrics show, if the policy denies every request.
+    pub(crate) ban: Option<Arc<Ban>>,
+    /// Whether switches put the whole policy into shadow mode: a policy without rules then denies nothing.
+    pub(crate) shadow: bool,
 }
 
 /// An override that is installed in the store.
@@ -39,12 +44,12 @@ impl PolicyEntry {
     /// The same installed policy with this cost and these overrides.
     pub(crate) fn with(&self, cost: u64, overrides: HashMap<Box<str>, InstalledOverride>) -> Self {
         let (policy, stored, meters) = (Arc::clone(&self.policy), self.stored.clone(), self.meters.clone());
-        Self { policy, stored, cost, meters, overrides }
+        Self { policy, stored, cost, meters, overrides, ban: self.ban.clone(), shadow: self.shadow }
     }
 
-    /// Whether rules and speed are the same; cost and overrides may differ.
+    /// Whether rules, effect and speed are the same; cost and overrides may differ.
     pub(crate) fn has_rules_of(&self, policy: &Policy) -> bool {
-        self.policy.rules() == policy.rules() && self.policy.speed() == policy.speed()
+        self.policy.decides_like(policy)
     }
 
     /// Whether rules, speed, cost and overrides are the same.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratekeeper_core::{Policy, Rule};
+use ratekeeper_core::{Effect, Policy, Rule};
 
 /// The current switches. They are applied when a rulebook is built, so that a request sees a consistent set.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -46,17 +46,25 @@ impl Switches {
             let shadow = self.is_shadow(policy, rule);
             (off || shadow != rule.is_shadow()).then(|| rule.clone().enabled(!off).shadow(shadow))
         };
+        if policy.effect() != Effect::Limit {
+            // Without an effect and without rules, the policy is resolved as switched off.
+            let off = self.names(&self.off, policy, "");
+            let bare = if off { policy.with_rules([]) } else { Ok(policy.clone()) };
+            return bare.unwrap_or_else(|_| policy.clone());
+        }
         let rules = || policy.rules().iter().map(|ready| ready.rule());
         if rules().all(|rule| changed(rule).is_none()) {
             return policy.clone();
         }
-        let rules = rules().map(|rule| changed(rule).unwrap_or_else(|| rule.clone()));
         // Switches change no number and no name, so a valid policy stays valid.
-        let rebuilt = Policy::new(policy.name(), rules).and_then(|rebuilt| match policy.domain() {
-            "" => Ok(rebuilt),
-            domain => rebuilt.in_domain(domain),
-        });
-        rebuilt.map_or_else(|_| policy.clone(), |rebuilt| rebuilt.with_speed(policy.speed()))
+        let rebuilt = policy.with_rules(rules().map(|rule| changed(rule).unwrap_or_else(|| rule.clone())));
+        rebuilt.unwrap_or_else(|_| policy.clone())
+    }
+
+    /// Whether a switch puts all rules of this policy into shadow mode.
+    pub(crate) fn is_policy_shadow(&self, policy: &Policy) -> bool {
+        let target = SwitchTarget { domain: policy.domain().to_owned(), policy: policy.name().to_owned(), rule: None };
+        self.everything_shadow || self.shadow.contains(&target)
     }
 
     /// Sets a rule, or all rules of a policy, to shadow mode. `in_file` is the result of

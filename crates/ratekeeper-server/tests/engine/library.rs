@@ -76,6 +76,7 @@ fn vocabulary(file: &RuleFile) -> Vec<(String, String)> {
         for (name, value) in &policy.matcher {
             let literal = match value {
                 MatchValue::Literal(literal) => literal.as_str(),
+                MatchValue::OneOf(literals) => literals[0].as_str(),
                 MatchValue::Any => "42",
             };
             words.push((name.clone(), literal.to_owned()));

@@ -4,6 +4,7 @@
 
 mod envoy;
 mod library;
+mod lists;
 mod many;
 mod matching;
 mod overrides;

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use ratekeeper_core::{Policy, Quota, Rule, Span, Timestamp};
+use ratekeeper_core::{Effect, Policy, Quota, Rule, Span, Timestamp};
 use ratekeeper_memory::{ManualClock, MemoryStore};
 use ratekeeper_rules::{RuleFile, Rules, read_paths};
 use ratekeeper_server::{
@@ -81,6 +81,7 @@ fn forty_thousand_overrides_are_added_and_removed() {
             policy: "user".to_owned(),
             key: key.clone(),
             rules: vec![Rule::token_bucket("second", Quota::per_second(100 + number))],
+            effect: Effect::Limit,
             until: None,
         };
         bench.0.add_override(exempt).unwrap();

@@ -1,6 +1,6 @@
 //! Tests of overrides: rules for single keys, with and without expiry.
 
-use ratekeeper_core::{Quota, Rule, Span, Timestamp};
+use ratekeeper_core::{Effect, Quota, Rule, Span, Timestamp};
 use ratekeeper_server::{
     request::Subject,
     rulebook::{Override, SwitchTarget},
@@ -74,6 +74,7 @@ fn an_admin_override_takes_precedence_until_it_expires() {
         policy: "per-user".into(),
         key: "acme".into(),
         rules: vec![Rule::token_bucket("own", Quota::per_hour(7))],
+        effect: Effect::Limit,
         until: Some(until),
     };
     bench.0.add_override(by_hand).unwrap();

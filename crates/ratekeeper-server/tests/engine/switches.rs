@@ -1,6 +1,6 @@
 //! Tests of switches and admin overrides: kill switch, rules switched off, shadow mode, rules for one key.
 
-use ratekeeper_core::{Quota, Rule, Speed, Timestamp};
+use ratekeeper_core::{Effect, Quota, Rule, Speed, Timestamp};
 use ratekeeper_rules::EnvoyUnit;
 use ratekeeper_server::{
     engine::Resolution,
@@ -80,6 +80,7 @@ fn a_key_can_have_an_override_until_it_expires() {
         policy: "per-user".into(),
         key: "a".into(),
         rules: vec![Rule::token_bucket("own", Quota::per_hour(50))],
+        effect: Effect::Limit,
         until,
     };
     bench.0.add_override(own(None)).unwrap();
@@ -121,7 +122,7 @@ fn the_speed_of_a_policy_survives_switches_and_overrides() {
     }
     let (domain, policy, key) = ("api".to_owned(), "per-user".to_owned(), "vip".to_owned());
     let rules = vec![Rule::token_bucket("more", Quota::per_second(1_000))];
-    bench.0.add_override(Override { domain, policy, key, rules, until: None }).unwrap();
+    bench.0.add_override(Override { domain, policy, key, rules, effect: Effect::Limit, until: None }).unwrap();
     assert_eq!(speed_of("vip"), Speed::prepaid());
     bench.0.switch(|switches| switches.everything_shadow = true).unwrap();
     assert_eq!(speed_of("vip"), Speed::prepaid());

@@ -5,11 +5,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use ratekeeper_core::{OnQuotaChange, Policy, PolicyError, Rule, Store, StoreError, Timestamp};
+use ratekeeper_core::{OnQuotaChange, Policy, Store, StoreError, Timestamp};
 use ratekeeper_rules::{
     Allowance, EnvoyDescriptor, EnvoyLimit, FilePolicy, RuleFile,
     matching::{Matchers, RuleInstaller},
-    override_policy,
+    override_policy, with_override,
 };
 
 use crate::policies::PolicySlot;
@@ -106,10 +106,7 @@ impl<S: Store> Installer<'_, S> {
     /// Installs a policy, unless it is installed already with the same rules and speed.
     fn key_rules(&mut self, stored: Policy, shown: &Policy) -> Result<KeyRules<S>, StoreError> {
         let name = (stored.domain().to_owned(), stored.name().to_owned());
-        let same = |rules: &&KeyRules<S>| {
-            let installed = rules.slot.policy();
-            installed.rules() == stored.rules() && installed.speed() == stored.speed()
-        };
+        let same = |rules: &&KeyRules<S>| rules.slot.policy().decides_like(&stored);
         let before = self.before.and_then(|before| before.policies.get(&name));
         let rules = match self.policies.get(&name).or(before).filter(same) {
             Some(same) => same.clone(),
@@ -137,8 +134,9 @@ impl<S: Store> RuleInstaller for Installer<'_, S> {
         let mut policy = self.rule_policy(&written.policy, written.cost)?;
         for one in &written.overrides {
             // The rules were checked when the file was read, so neither fails.
-            let stored = override_policy(&written.policy, &one.rules).unwrap_or_else(|_| written.policy.clone());
-            let shown = with_rules(&written.policy, one.rules.iter().cloned()).unwrap_or_else(|_| stored.clone());
+            let stored =
+                override_policy(&written.policy, &one.rules, one.effect).unwrap_or_else(|_| written.policy.clone());
+            let shown = with_override(&written.policy, &one.rules, one.effect).unwrap_or_else(|_| stored.clone());
             let rules = self.key_rules(stored, &shown)?;
             let then = policy.overrides.remove(&one.key()).map(Box::new);
             policy.overrides.insert(one.key(), RuleOverride { rules, until: one.until, then });
@@ -153,7 +151,7 @@ impl<S: Store> RuleInstaller for Installer<'_, S> {
             Allowance::RefuseAll { .. } => RuleEntry::RefuseAll { shadow },
             Allowance::Limited { policy, .. } => {
                 let rules = policy.rules().iter().map(|ready| ready.rule().clone());
-                let shadowed = shadow.then(|| with_rules(policy, rules.map(|rule| rule.shadow(true))));
+                let shadowed = shadow.then(|| policy.with_rules(rules.map(|rule| rule.shadow(true))));
                 // Shadow mode changes no number, so a valid policy stays valid.
                 let policy = shadowed.and_then(Result::ok).unwrap_or_else(|| policy.clone());
                 // A limit in shadow mode never refuses, so it is no quota.
@@ -162,11 +160,6 @@ impl<S: Store> RuleInstaller for Installer<'_, S> {
             }
         })
     }
-}
-
-/// The same name, domain and speed with other rules.
-fn with_rules(policy: &Policy, rules: impl IntoIterator<Item = Rule>) -> Result<Policy, PolicyError> {
-    Ok(Policy::new(policy.name(), rules)?.in_domain(policy.domain())?.with_speed(policy.speed()))
 }
 
 #[cfg(all(test, feature = "memory"))]

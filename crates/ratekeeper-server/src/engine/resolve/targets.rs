@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, ops::Deref, sync::Arc};
 
-use ratekeeper_core::Verdict;
+use ratekeeper_core::{Effect, Verdict};
 use ratekeeper_rules::{key, matching::KEY_ENTRY};
 
 use super::Resolved;
@@ -48,6 +48,9 @@ impl<'r> Resolved<'r> {
             shared => shared,
         };
         let cost = subject.cost.unwrap_or(entry.cost);
+        if entry.policy.effect() != Effect::Limit {
+            return self.add_without_rules(&entry, &key, cost, engine);
+        }
         let mut answer = SubjectAnswer::of(Resolution::Decided, cost);
         answer.policy = Some(Arc::clone(&entry.policy));
         answer.key = (*key).into();
@@ -70,6 +73,21 @@ impl<'r> Resolved<'r> {
             }
         };
         self.subjects.push((answer, Some(position)));
+    }
+
+    /// Adds a policy that denies or exempts every request.
+    fn add_without_rules(&mut self, entry: &PolicyEntry, key: &str, cost: u64, engine: &Engine) {
+        let mut answer = match entry.policy.effect() {
+            Effect::Deny => self.banned(cost, entry.shadow),
+            _ => {
+                engine.let_through(Resolution::Unlimited);
+                SubjectAnswer::of(Resolution::Unlimited, cost)
+            }
+        };
+        answer.policy = Some(Arc::clone(&entry.policy));
+        answer.ban.clone_from(&entry.ban);
+        answer.key = key.into();
+        self.subjects.push((answer, None));
     }
 
     /// Adds a limit of an Envoy-format rule file.

@@ -1,0 +1,41 @@
+//! Policies without rules: they deny or exempt every request, so the server is not asked about their keys.
+
+use std::time::Instant;
+
+use ratekeeper_core::{Ask, DecidedBy, Decision, Effect, RuleDecisions, Span, Store, StoreError, Take, Verb, Verdict};
+
+use super::{RedisStore, keys::NamedKey};
+use crate::{ledger::RequestKey, policies::RedisPolicy};
+
+impl RedisStore {
+    /// Decides a request with keys of such policies. The other keys are decided by the server; if a policy denies the
+    /// request, they are only looked at.
+    pub(super) async fn decide_without_rules(
+        &self,
+        asks: &[Ask<'_, RedisPolicy>],
+        verb: Verb,
+    ) -> Result<Decision, StoreError> {
+        let is_denied = matches!(verb, Verb::Take(_))
+            && asks.iter().any(|ask| ask.cost > 0 && ask.policy.load().policy.effect() == Effect::Deny);
+        let cost = |ask: &Ask<'_, RedisPolicy>| if is_denied { 0 } else { ask.cost };
+        let others = asks.iter().filter(|ask| !has_effect(ask));
+        let keys: Vec<NamedKey> =
+            others.map(|ask| NamedKey::of(&Ask::new(ask.policy, ask.key).cost(cost(ask)))).collect();
+        let decision = if keys.is_empty() {
+            let allow = Verdict::Allow { wait: Span::ZERO };
+            Decision::new(allow, DecidedBy::Nothing, RuleDecisions::collect([]), self.now())
+        } else {
+            let requests: Vec<RequestKey<'_>> = keys.iter().map(NamedKey::request).collect();
+            let verb = if is_denied { Verb::Take(Take::now()) } else { verb };
+            let deadline = Instant::now() + self.inner.config.link.deadline;
+            Box::pin(self.decide_alone(&requests, &verb, deadline)).await?
+        };
+        Ok(if is_denied { decision.with_verdict(Verdict::Never, DecidedBy::Nothing) } else { decision })
+    }
+}
+
+/// Whether the policy denies or exempts every request.
+#[inline]
+pub(super) fn has_effect(ask: &Ask<'_, RedisPolicy>) -> bool {
+    ask.policy.load().policy.effect() != Effect::Limit
+}
