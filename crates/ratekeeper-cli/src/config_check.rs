@@ -168,6 +168,18 @@ pub(crate) fn numbers(rule: &Rule) -> String {
         AlgorithmSpec::Concurrency { lease } => {
             format!("{} {} at once, lease {lease}", algorithm.name(), quota.limit())
         }
+        AlgorithmSpec::AutoBlock { block, grow, at_most } => {
+            let grows = if grow > 1 {
+                format!(", each {grow} times as long as the last, at most {at_most}")
+            } else {
+                String::new()
+            };
+            format!(
+                "blocks for {block} after {} denials within {}{grows}; denials are written",
+                quota.limit(),
+                quota.period()
+            )
+        }
         _ => per,
     };
     if rule.is_shadow() {

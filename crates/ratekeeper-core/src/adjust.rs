@@ -50,6 +50,9 @@ impl RequestKey<'_> {
             Verb::Block { span } => {
                 let until = now + span.min(MAX_WAIT);
                 *self.block = if until == now { Block::default() } else { Block { since: now, until } };
+                if until == now {
+                    self.end_auto_blocks();
+                }
                 (true, None)
             }
             Verb::Release(Release::Lease(id)) => self.with_lease(id, |rule, state| match (rule, state) {
@@ -108,6 +111,15 @@ impl RequestKey<'_> {
             rule.algorithm().penalize(state, charge, now);
         }
         true
+    }
+
+    /// Ends an automatic block, and forgets the denials counted towards the next.
+    fn end_auto_blocks(&mut self) {
+        for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
+            if rule.is_auto_block() {
+                *state = State::default();
+            }
+        }
     }
 
     fn release_oldest(&mut self, permits: u64, now: Timestamp) -> bool {

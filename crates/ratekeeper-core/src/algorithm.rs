@@ -8,6 +8,7 @@
 //!
 //! This module is machinery for authors of stores, as [`store_api`](crate::store_api) is.
 
+mod auto_block;
 mod bucket;
 mod counter;
 mod leases;
@@ -17,6 +18,7 @@ mod state;
 mod stepwise;
 mod window;
 
+pub use auto_block::AutoBlock;
 pub use bucket::Bucket;
 pub(crate) use bucket::Poured;
 pub use counter::{Counter, CounterState};
@@ -208,6 +210,8 @@ pub enum AnyAlgorithm {
     Counter(Counter),
     /// Concurrency.
     Leases(Leases),
+    /// Automatic block.
+    AutoBlock(AutoBlock),
 }
 
 /// Passes each call to the algorithm with its kind of state. A state of another kind counts as the initial state;
@@ -239,6 +243,10 @@ macro_rules! dispatch {
                 let $view = $state.$view().leases();
                 $call
             }
+            AnyAlgorithm::AutoBlock($algorithm) => {
+                let $view = $state.$view().meter();
+                $call
+            }
         }
     };
 }
@@ -254,6 +262,7 @@ impl Algorithm for AnyAlgorithm {
             Self::Log(it) => it.limit(),
             Self::Counter(it) => it.limit(),
             Self::Leases(it) => it.limit(),
+            Self::AutoBlock(it) => it.limit(),
         }
     }
 
@@ -265,6 +274,7 @@ impl Algorithm for AnyAlgorithm {
             Self::Log(it) => it.horizon(),
             Self::Counter(it) => it.horizon(),
             Self::Leases(it) => it.horizon(),
+            Self::AutoBlock(it) => it.horizon(),
         }
     }
 
@@ -276,6 +286,7 @@ impl Algorithm for AnyAlgorithm {
             Self::Log(it) => it.turn(),
             Self::Counter(it) => it.turn(),
             Self::Leases(it) => it.turn(),
+            Self::AutoBlock(it) => it.turn(),
         }
     }
 
@@ -301,6 +312,7 @@ impl Algorithm for AnyAlgorithm {
             (Self::Log(it), State::Log(log)) => it.follow(log, now),
             (Self::Counter(it), State::Counter(counter)) => it.follow(counter, now),
             (Self::Leases(it), State::Leases(leases)) => it.follow(leases, now),
+            (Self::AutoBlock(it), State::Meter(meter)) => it.follow(meter, now),
             _ => Span::ZERO,
         }
     }

@@ -29,6 +29,12 @@ pub const MAX_LOG_LIMIT: u64 = 1_000_000;
 /// The largest limit of a concurrency rule, whose state holds one lease per holder.
 pub const MAX_LEASES: u64 = 65_536;
 
+/// The most denials that an automatic block counts; they share a number with the blocks in a row.
+pub const MAX_DENIALS: u64 = 1 << 20;
+
+/// The largest factor by which automatic blocks grow: its product with the longest block is below 2^53.
+pub const MAX_GROWTH: u64 = 100;
+
 /// The most buckets a sliding counter may split its window into; each decision adds them up.
 pub const MAX_BUCKETS: u32 = 1_000;
 

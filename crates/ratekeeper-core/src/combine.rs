@@ -5,7 +5,7 @@
 
 use crate::{
     decision::{DecidedBy, Decision, Source},
-    rule_decisions::{RuleDecision, RuleDecisions},
+    rule_decisions::{RuleDecision, RuleDecisions, RuleRole},
     time::Span,
     verdict::Verdict,
 };
@@ -27,7 +27,7 @@ pub fn strictest_denial(rules: &[RuleDecision]) -> Option<(usize, Verdict)> {
 #[inline]
 pub fn least_remaining(rules: &[RuleDecision]) -> DecidedBy {
     let mut least: Option<(usize, &RuleDecision)> = None;
-    for (index, rule) in rules.iter().enumerate() {
+    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.role == RuleRole::Limit) {
         let tighter =
             |(_, other): (usize, &RuleDecision)| (rule.shadow, rule.remaining) < (other.shadow, other.remaining);
         if least.is_none_or(tighter) {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn rule(verdict: Verdict, remaining: u64) -> RuleDecision {
-        RuleDecision { verdict, limit: 9, remaining, reset_after: Span::ZERO, shadow: false }
+        RuleDecision::new(verdict, 9, remaining, Span::ZERO)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use crate::{
     algorithm::LeaseId,
     bounds::MAX_TIME,
-    rule_decisions::{RuleDecision, RuleDecisions},
+    rule_decisions::{RuleDecision, RuleDecisions, RuleRole},
     time::{Span, Timestamp},
     verdict::{RetryAfter, Verdict},
 };
@@ -166,7 +166,10 @@ impl Decision {
     fn deciding_rule(&self) -> Option<&RuleDecision> {
         match self.decided_by {
             DecidedBy::Rule(index) => self.rules.get(index),
-            DecidedBy::Block => self.rules.iter().min_by_key(|rule| rule.remaining),
+            DecidedBy::Block => {
+                let limits = self.rules.iter().filter(|rule| rule.role == RuleRole::Limit);
+                limits.min_by_key(|rule| rule.remaining)
+            }
             DecidedBy::Nothing => None,
         }
     }
@@ -190,7 +193,7 @@ mod tests {
     #[test]
     fn display_of_decisions() {
         let decision = |verdict| {
-            let rule = RuleDecision { verdict, limit: 10, remaining: 4, reset_after: Span::SECOND, shadow: false };
+            let rule = RuleDecision::new(verdict, 10, 4, Span::SECOND);
             Decision::of_one(rule, Timestamp::EPOCH)
         };
         let text = |verdict| decision(verdict).to_string();

@@ -44,7 +44,7 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
     let refused = evaluation.refuses(take, now);
     let wanted = keys.iter().any(|key| key.cost > 0);
     let charged = wanted && !refused;
-    let counts = wanted && keys.iter().any(|key| key.policy.counts_refused());
+    let counts = wanted && keys.iter().any(|key| key.policy.changes_on_refusal());
     let mut counted = false;
     if charged {
         let mut weighed = evaluation.weighed.iter();
@@ -52,8 +52,12 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
             key.charge(take, &mut weighed, at, now);
         }
     } else if counts {
+        let mut rules = 0;
         for key in &mut *keys {
-            counted |= key.count_refused(take, now);
+            let own = rules..rules + key.policy.rules().len();
+            let denied = evaluation.denies(key.policy.rules(), own.clone(), take, now);
+            counted |= key.count_refused(take, denied, now);
+            rules = own.end;
         }
     }
     if counts {
@@ -110,7 +114,7 @@ impl RequestKey<'_> {
             // delayed the request is charged as of that time.
             let passed = |weighed: &Weighed| !rule.is_shadow() || weighed.free_at.since(now) <= take.max_wait;
             let Some(weighed) = weighed.filter(passed) else {
-                if rule.counts_refused() {
+                if rule.counts_refused() && !rule.is_auto_block() {
                     charge_what_is_left(rule.algorithm(), state, self.cost, take, now);
                 }
                 continue;

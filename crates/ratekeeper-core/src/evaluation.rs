@@ -3,6 +3,8 @@
 //! Rules are [added](Evaluation::add) one by one, of all keys in order. The same code builds the decisions of takes that
 //! are evaluated here and of those that a script has carried out.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
     combine::{least_remaining, strictest_denial},
     decision::DecidedBy,
     policy::ReadyRule,
-    rule_decisions::{RuleDecision, RuleDecisions},
+    rule_decisions::{RuleDecision, RuleDecisions, RuleRole},
     time::{Span, Timestamp},
     verb::Take,
     verdict::Verdict,
@@ -96,6 +98,15 @@ impl Evaluation {
         {
             self.retry_after_counted = self.retry_after_counted.max(retry_after);
         }
+    }
+
+    /// Whether the enforcing rules of one key deny the take, its automatic block apart. `positions` are those of its rules.
+    pub(crate) fn denies(&self, rules: &[ReadyRule], positions: Range<usize>, take: &Take, now: Timestamp) -> bool {
+        let weighed = self.weighed.get(positions).unwrap_or_default();
+        rules.iter().zip(weighed).any(|(rule, weighed)| {
+            let denied = |weighed| !matches!(verdict_of(weighed, take, self.horizon, now), Verdict::Allow { .. });
+            !rule.is_shadow() && !rule.is_auto_block() && weighed.is_none_or(denied)
+        })
     }
 
     /// Adds what applies to the whole key.
@@ -184,5 +195,6 @@ pub(crate) fn rule_decision(rule: &ReadyRule, look: Look, verdict: Verdict, now:
         remaining: look.remaining,
         reset_after: look.reset_at.since(now),
         shadow: rule.is_shadow(),
+        role: if rule.is_auto_block() { RuleRole::Block } else { RuleRole::Limit },
     }
 }

@@ -76,6 +76,9 @@ fn migrate_rule(old: &AnyAlgorithm, new: &AnyAlgorithm, state: &State, how: OnQu
         (AnyAlgorithm::Leases(old), AnyAlgorithm::Leases(new)) => {
             State::Leases(Box::new(new.adopt(old, read().leases(), now)))
         }
+        // Denials and permits are not convertible.
+        (AnyAlgorithm::AutoBlock(_), AnyAlgorithm::AutoBlock(new)) => State::Meter(new.adopt(read().meter())),
+        (AnyAlgorithm::AutoBlock(_), _) | (_, AnyAlgorithm::AutoBlock(_)) => State::default(),
         // Leases held and permits used are not convertible.
         (AnyAlgorithm::Leases(_), _) | (_, AnyAlgorithm::Leases(_)) => State::default(),
         _ => {
@@ -99,5 +102,6 @@ fn used_permits(algorithm: &AnyAlgorithm, state: &State, now: Timestamp) -> u64 
         AnyAlgorithm::Log(it) => it.used(read.log(), now),
         AnyAlgorithm::Counter(it) => it.used(read.counter(), now),
         AnyAlgorithm::Leases(it) => it.used(read.leases(), now),
+        AnyAlgorithm::AutoBlock(_) => 0,
     }
 }

@@ -163,6 +163,16 @@ impl Policy {
         self.rules.iter().any(ReadyRule::counts_refused)
     }
 
+    /// Whether denials of its rules lead to a block.
+    pub fn has_auto_block(&self) -> bool {
+        self.rules.iter().any(ReadyRule::is_auto_block)
+    }
+
+    /// Whether a refused take may change the state of a key.
+    pub fn changes_on_refusal(&self) -> bool {
+        self.rules.iter().any(ReadyRule::changes_on_refusal)
+    }
+
     /// The initial state of a key.
     pub fn fresh(&self) -> KeyState {
         KeyState { states: vec![State::default(); self.rules.len()], ..KeyState::default() }
@@ -245,5 +255,17 @@ impl ReadyRule {
     #[inline]
     pub fn counts_refused(&self) -> bool {
         self.rule.counts_refused()
+    }
+
+    /// Whether it blocks keys after denials, instead of limiting them.
+    #[inline]
+    pub fn is_auto_block(&self) -> bool {
+        matches!(self.algorithm, AnyAlgorithm::AutoBlock(_))
+    }
+
+    /// Whether a refused take may change its state.
+    #[inline]
+    pub fn changes_on_refusal(&self) -> bool {
+        self.counts_refused() || self.is_auto_block()
     }
 }

@@ -14,6 +14,7 @@ impl Policy {
             let reason = match rule.algorithm() {
                 AnyAlgorithm::Leases(_) => "a concurrency rule has leases, not permits",
                 AnyAlgorithm::Bucket(bucket) if bucket.is_shaped() => "a shaped rule spaces its requests",
+                AnyAlgorithm::AutoBlock(_) => "denials have to reach the store to be counted",
                 _ if rule.counts_refused() => "refused requests have to reach the store to be counted",
                 _ => return None,
             };

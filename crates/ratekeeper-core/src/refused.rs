@@ -55,16 +55,19 @@ impl Policy {
     /// Charges a refused take to the rules that count refused requests; true if anything was charged. For stores that
     /// decide several keys together and keep some of them in a separate count.
     pub fn count_refused(&self, key_state: &mut KeyState, cost: u64, take: &Take, now: Timestamp) -> bool {
-        self.counts_refused() && self.request_key(key_state, cost).count_refused(take, now)
+        self.counts_refused() && self.request_key(key_state, cost).count_refused(take, false, now)
     }
 }
 
 impl RequestKey<'_> {
-    /// Charges a refused take to the rules that count them.
-    pub(crate) fn count_refused(&mut self, take: &Take, now: Timestamp) -> bool {
+    /// Charges a refused take to the rules that count them. `denied`: whether the key's rules deny it, which counts towards
+    /// its automatic block; not if another key of the request or a block does.
+    pub(crate) fn count_refused(&mut self, take: &Take, denied: bool, now: Timestamp) -> bool {
         let mut counted = false;
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter_mut()) {
-            if rule.counts_refused() {
+            if let AnyAlgorithm::AutoBlock(block) = rule.algorithm() {
+                counted |= denied && self.cost > 0 && block.count(state.write().meter(), now);
+            } else if rule.counts_refused() {
                 counted |= charge_what_is_left(rule.algorithm(), state, self.cost, take, now);
             }
         }
@@ -74,7 +77,7 @@ impl RequestKey<'_> {
     /// Weighs the rules that count refused requests again, after they were charged.
     pub(crate) fn weigh_after(&self, take: &Take, now: Timestamp, evaluation: &mut Evaluation) {
         for (rule, state) in self.policy.rules().iter().zip(self.states.iter()) {
-            let counts = rule.counts_refused();
+            let counts = rule.changes_on_refusal();
             let weighed = if counts { rule.weigh(state, self.cost, now) } else { evaluation.before() };
             evaluation.add_after(rule, weighed, take, now);
         }
@@ -86,6 +89,7 @@ impl ReadyRule {
     #[inline]
     pub(crate) fn weigh(&self, state: &State, cost: u64, now: Timestamp) -> Option<Weighed> {
         let algorithm = self.algorithm();
-        (cost <= algorithm.limit()).then(|| weigh(algorithm, state, cost, self.counts_refused(), now))
+        let passes = cost <= algorithm.limit() || self.is_auto_block();
+        passes.then(|| weigh(algorithm, state, cost, self.counts_refused(), now))
     }
 }

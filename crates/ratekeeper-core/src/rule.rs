@@ -61,6 +61,41 @@ pub enum AlgorithmSpec {
         /// Time after which a lease that is not renewed expires.
         lease: Span,
     },
+    /// Blocks a key after as many denials as the quota has permits, within its period.
+    AutoBlock {
+        /// Length of a first block.
+        block: Span,
+        /// How much longer each further block is.
+        grow: u64,
+        /// Length of the longest block.
+        at_most: Span,
+    },
+}
+
+/// The numbers of an automatic block: so many denials within a span, and for how long the key is then blocked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BlockAfter {
+    denials: u64,
+    within: Span,
+    block: Span,
+    grow: u64,
+    at_most: Option<Span>,
+}
+
+impl BlockAfter {
+    /// A block of this length after so many denials of a key within a span.
+    pub fn new(denials: u64, within: Duration, block: Duration) -> Self {
+        let (within, block) = (Span::from_duration(within), Span::from_duration(block));
+        Self { denials, within, block, grow: 1, at_most: None }
+    }
+
+    /// Each further block is `grow` times as long as the one before it, up to `at_most`. After a quiet time as long as
+    /// the last block, it starts over.
+    #[must_use]
+    pub fn growing(mut self, grow: u64, at_most: Duration) -> Self {
+        (self.grow, self.at_most) = (grow, Some(Span::from_duration(at_most)));
+        self
+    }
 }
 
 /// How a token bucket refills.
@@ -153,6 +188,15 @@ impl Rule {
     pub fn concurrency(name: impl Into<String>, limit: u64, lease: Duration) -> Self {
         let lease = Span::from_duration(lease);
         Self::new(name, Quota::per_micros(limit, lease), AlgorithmSpec::Concurrency { lease })
+    }
+
+    /// An automatic block: admits everything until the policy's other rules have denied a key so often. A denial that
+    /// counts is written to the store. Without the store there are no automatic blocks.
+    pub fn auto_block(name: impl Into<String>, after: BlockAfter) -> Self {
+        let BlockAfter { denials, within, block, grow, at_most } = after;
+        let at_most = at_most.unwrap_or(block);
+        Self::new(name, Quota::per_micros(denials, within), AlgorithmSpec::AutoBlock { block, grow, at_most })
+            .on_store_failure(OnStoreFailure::Open)
     }
 
     /// Any algorithm, for readers of rule files.
@@ -250,6 +294,7 @@ impl AlgorithmSpec {
             Self::SlidingLog => "sliding_log",
             Self::SlidingCounter { .. } => "sliding_counter",
             Self::Concurrency { .. } => "concurrency",
+            Self::AutoBlock { .. } => "auto_block",
         }
     }
 }

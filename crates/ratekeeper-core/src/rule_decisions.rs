@@ -21,6 +21,29 @@ pub struct RuleDecision {
     pub reset_after: Span,
     /// The rule is evaluated but not enforced.
     pub shadow: bool,
+    /// What its numbers count.
+    pub role: RuleRole,
+}
+
+/// What the numbers of a rule count.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum RuleRole {
+    /// Permits of a limit.
+    #[default]
+    Limit,
+    /// Denials, until an automatic block. It represents a decision only while the key is blocked.
+    Block,
+}
+
+impl RuleRole {
+    /// The name in decisions; `None` for a limit.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Limit => None,
+            Self::Block => Some("block"),
+        }
+    }
 }
 
 /// The decisions of a policy's rules, in its order. Dereferences to a slice.
@@ -40,7 +63,7 @@ impl RuleDecision {
     /// The decision of an enforced rule.
     #[inline]
     pub fn new(verdict: Verdict, limit: u64, remaining: u64, reset_after: Span) -> Self {
-        Self { verdict, limit, remaining, reset_after, shadow: false }
+        Self { verdict, limit, remaining, reset_after, shadow: false, role: RuleRole::Limit }
     }
 
     /// The same numbers, enforced or not.
@@ -48,6 +71,14 @@ impl RuleDecision {
     #[must_use]
     pub fn with_shadow(mut self, shadow: bool) -> Self {
         self.shadow = shadow;
+        self
+    }
+
+    /// The same numbers with this meaning.
+    #[inline]
+    #[must_use]
+    pub fn with_role(mut self, role: RuleRole) -> Self {
+        self.role = role;
         self
     }
 
@@ -143,8 +174,7 @@ mod tests {
 
     #[test]
     fn one_and_many_read_alike() {
-        let rule =
-            RuleDecision { verdict: Verdict::Never, limit: 1, remaining: 1, reset_after: Span::ZERO, shadow: false };
+        let rule = RuleDecision::new(Verdict::Never, 1, 1, Span::ZERO);
         assert_eq!(RuleDecisions::one(rule), RuleDecisions::collect([rule]));
         let many = RuleDecisions::collect([rule, rule]);
         assert_eq!((many.len(), many.clone()), (2, many));

@@ -34,7 +34,9 @@ impl Policy {
             AnyAlgorithm::Bucket(bucket) => Some(single.take(bucket, meter, cost, take, now)),
             AnyAlgorithm::Stepwise(stepwise) => Some(single.take(stepwise, meter, cost, take, now)),
             AnyAlgorithm::Window(window) => Some(single.take(window, meter, cost, take, now)),
-            AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Leases(_) => None,
+            AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Leases(_) | AnyAlgorithm::AutoBlock(_) => {
+                None
+            }
         }
     }
 }
@@ -107,7 +109,7 @@ impl SingleRule {
             }
         }
         let (limit, remaining, reset_after) = (algorithm.limit(), look.remaining, look.reset_at.since(now));
-        let rule = RuleDecision { verdict, limit, remaining, reset_after, shadow: false };
+        let rule = RuleDecision::new(verdict, limit, remaining, reset_after);
         MeteredTake { rule, changed: charged || moved, promised }
     }
 }
@@ -169,7 +171,7 @@ fn immediate_decision(
     Tried { retry_after, remaining, reset_after }: Tried,
 ) -> RuleDecision {
     let verdict = immediate_verdict(retry_after);
-    RuleDecision { verdict, limit: algorithm.limit(), remaining, reset_after, shadow: false }
+    RuleDecision::new(verdict, algorithm.limit(), remaining, reset_after)
 }
 
 #[inline(always)]

@@ -68,7 +68,13 @@ fn push_rule(json: &mut Vec<u8>, rule: &RuleDecision) {
     push_field(json, b",\"limit\":", rule.limit);
     push_retry_after(json, rule.verdict.retry_after_span());
     push_field(json, b",\"reset_after_us\":", rule.reset_after.as_micros());
-    push(json, if rule.shadow { b",\"shadow\":true}" } else { b"}" });
+    if rule.shadow {
+        push(json, b",\"shadow\":true");
+    }
+    if let Some(role) = rule.role.name() {
+        push_word(json, b",\"role\":\"", role);
+    }
+    json.push(b'}');
 }
 
 /// 0 on allow, null if waiting cannot help.

@@ -103,6 +103,13 @@ elseif verb == 3 then
   if cost > 0 then
     @since, @until = now, now + cost
   end
+--@ rules
+--@ if auto block
+  if cost == 0 then
+--@ do forgive
+  end
+--@ end
+--@ end
   @moved = true
 elseif verb == 4 then
 --@ rules

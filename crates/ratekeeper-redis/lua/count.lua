@@ -1,4 +1,10 @@
--- Charges a refused request to one rule that counts refused requests: as much of the cost as remains now.
+-- Charges a refused request to one rule that counts refused requests: as much of the cost as remains now. An automatic
+-- block counts it if the key's rules deny it.
+--@ if auto block
+if @denied then
+--@ do count
+end
+--@ else
 do
   local remaining, rests
 --@ do look
@@ -11,3 +17,4 @@ do
     @moved = true
   end
 end
+--@ end

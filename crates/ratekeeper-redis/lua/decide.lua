@@ -10,12 +10,18 @@ cost = @cost
 if @until > blocked then
   blocked = @until
 end
+--@ if auto block
+local @denied = false
+--@ end
 --@ rules
 --@ do level
 if $outweighs then
   $free, $go = -1, -1
 --@ if enforcing
   never = true
+--@ if denials
+  @denied = true
+--@ end
 --@ end
 else
 --@ include weigh
@@ -26,6 +32,11 @@ else
   if $go > go then
     go = $go
   end
+--@ if denials
+  if $free - now > max_wait or $go - now > longest then
+    @denied = true
+  end
+--@ end
 --@ end
 end
 --@ end

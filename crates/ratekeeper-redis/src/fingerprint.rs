@@ -13,7 +13,7 @@
 
 use std::fmt::Write;
 
-use ratekeeper_core::{AlgorithmSpec, Align, Period, Policy, Quota, Refill, Rule, Span, UtcOffset};
+use ratekeeper_core::{AlgorithmSpec, Align, OnStoreFailure, Period, Policy, Quota, Refill, Rule, Span, UtcOffset};
 use sha2::{Digest, Sha256};
 
 /// A policy's rules as text.
@@ -29,6 +29,9 @@ pub(crate) fn definition(policy: &Policy) -> String {
             AlgorithmSpec::FixedWindow { align: Align::FirstRequest } => "first_request".to_owned(),
             AlgorithmSpec::FixedWindow { align: Align::Calendar(offset) } => offset.as_minutes().to_string(),
             AlgorithmSpec::SlidingCounter { buckets } => buckets.to_string(),
+            AlgorithmSpec::AutoBlock { block, grow, at_most } => {
+                format!("{}:{grow}:{}", block.as_micros(), at_most.as_micros())
+            }
             _ => NONE.to_owned(),
         };
         let quota = rule.quota();
@@ -76,9 +79,20 @@ fn read_rule(line: &str) -> Option<Rule> {
         ("sliding_log", _) => AlgorithmSpec::SlidingLog,
         ("sliding_counter", buckets) => AlgorithmSpec::SlidingCounter { buckets: buckets.parse().ok()? },
         ("concurrency", _) => AlgorithmSpec::Concurrency { lease: per },
+        ("auto_block", variant) => {
+            let mut numbers = variant.splitn(3, ':').map(|number| number.parse().ok());
+            let mut next = || numbers.next().flatten();
+            let (block, grow, at_most) = (next()?, next()?, next()?);
+            let (block, at_most) = (Span::from_micros(block), Span::from_micros(at_most));
+            AlgorithmSpec::AutoBlock { block, grow, at_most }
+        }
         _ => return None,
     };
-    Some(Rule::new(name, quota, algorithm))
+    let rule = Rule::new(name, quota, algorithm);
+    Some(match algorithm {
+        AlgorithmSpec::AutoBlock { .. } => rule.on_store_failure(OnStoreFailure::Open),
+        _ => rule,
+    })
 }
 
 /// The first 40 bits of the definition's SHA-256.

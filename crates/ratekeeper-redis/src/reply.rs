@@ -239,7 +239,7 @@ fn from_numbers(
         Some((weighed, Look { remaining: rest.number(7)?, reset_at: rest.timestamp()? }))
     });
     let rules: Vec<_> = numbers.collect::<Option<_>>()?;
-    let after = ready().zip(&rules).map(|(rule, (before, _))| match rule.counts_refused() {
+    let after = ready().zip(&rules).map(|(rule, (before, _))| match rule.changes_on_refusal() {
         true => weighed(&mut rest),
         false => Some(*before),
     });

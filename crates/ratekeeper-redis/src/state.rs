@@ -120,7 +120,7 @@ fn encode_parts(policy: &Policy, tag: Tag, subject: &KeyState, allotments: &[All
             AnyAlgorithm::Leases(_) => {
                 put_leases(&mut out, if let State::Leases(leases) = state { leases } else { &INITIAL.leases });
             }
-            AnyAlgorithm::Bucket(_) | AnyAlgorithm::Stepwise(_) | AnyAlgorithm::Window(_) => {}
+            _ => {}
         }
     }
     out
@@ -193,7 +193,7 @@ pub(crate) fn decode_allotted(policy: &Policy, tag: Tag, value: &[u8]) -> Option
 }
 
 fn is_meter(limiting: &AnyAlgorithm) -> bool {
-    matches!(limiting, AnyAlgorithm::Bucket(_) | AnyAlgorithm::Stepwise(_) | AnyAlgorithm::Window(_))
+    !matches!(limiting, AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Leases(_))
 }
 
 fn put_log(out: &mut Vec<u8>, rule: &Log, log: &LogState, room: usize, now: Timestamp) {

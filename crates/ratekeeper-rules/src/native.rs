@@ -3,6 +3,7 @@
 //! `ratekeeper-core` validates the numbers of rules. This module adds the checks that concern a whole file: duplicate
 //! names, equal patterns, a cost that a rule never grants.
 
+mod block;
 mod overrides;
 pub(crate) mod pattern;
 mod rule;
@@ -139,9 +140,11 @@ fn policy(
     let (overrides, all_right) = overrides::check(spec, spot, &matcher, failure, report);
     let fields = SpeedFields::new(spec.speed, spec.allotments);
     let speed = speed::check(&fields, &defaults.speed, "policy", spot, report);
-    if !(complete && all_right) {
+    let block = block::check(spec.block.as_ref(), &rules, spot, report);
+    if !(complete && all_right) || (spec.block.is_some() && block.is_none()) {
         return None;
     }
+    let rules = rules.into_iter().chain(block).collect::<Vec<_>>();
     let disabled = rules.iter().filter(|rule| !rule.is_enabled()).cloned().collect();
     let name = spec.name.as_deref()?;
     let policy = match effect? {
@@ -186,7 +189,7 @@ fn effect(
         (None, Some(_)) => ("unlimited", Effect::Unlimited),
     };
     let before = report.count();
-    for other in ["rules", "cost", "speed", "allotments", "overrides"] {
+    for other in ["rules", "block", "cost", "speed", "allotments", "overrides"] {
         if spot.has(other) {
             let message = format!("{what} with `{field}: true` has no use for {other}; leave out one of them");
             spot.blame_key(other, report, message);

@@ -43,6 +43,9 @@ fn rules_text(rules: &[Rule]) -> String {
             }
             AlgorithmSpec::SlidingCounter { buckets } => buckets.to_string(),
             AlgorithmSpec::Concurrency { lease } => lease.as_micros().to_string(),
+            AlgorithmSpec::AutoBlock { block, grow, at_most } => {
+                format!("{}:{grow}:{}", block.as_micros(), at_most.as_micros())
+            }
             _ => "-".to_owned(),
         };
         let quota = rule.quota();

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AlgorithmSpec, Align, Quota, Rule, Span, Take, Timestamp, UtcOffset, algorithm::AnyAlgorithm, bounds,
+    AlgorithmSpec, Align, BlockAfter, Quota, Rule, Span, Take, Timestamp, UtcOffset, algorithm::AnyAlgorithm, bounds,
 };
 
 /// A small generator: the same seed, the same numbers, on every machine. (SplitMix64.)
@@ -131,6 +131,18 @@ impl Random {
         let holds = matches!(rule.algorithm(), AlgorithmSpec::Concurrency { .. });
         let counts = self.one_in(3);
         rule.count_refused(counts && !holds)
+    }
+
+    /// An automatic block with numbers that are reached soon.
+    pub fn auto_block(&mut self, name: &str) -> Rule {
+        let span = |random: &mut Self| Duration::from_micros(random.period().min(Span::DAY.as_micros()));
+        let (within, block) = (span(self), span(self));
+        let mut after = BlockAfter::new(self.between(1, 5), within, block);
+        if self.one_in(2) {
+            let at_most = block * self.pick(&[1, 2, 5, 1_000]);
+            after = after.growing(self.pick(&[1, 2, 3, 100]), at_most.min(Duration::from_secs(8_000_000)));
+        }
+        Rule::auto_block(name, after)
     }
 
     fn any_rule(&mut self, name: &str, kind: Kind) -> Rule {

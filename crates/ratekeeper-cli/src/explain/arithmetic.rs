@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{
     Period, ReadyRule, Span, Timestamp,
-    algorithm::{Algorithm, AnyAlgorithm, Bucket, Counter, Meter, State, Stepwise, Window},
+    algorithm::{Algorithm, AnyAlgorithm, AutoBlock, Bucket, Counter, Meter, State, Stepwise, Window},
 };
 
 use crate::report;
@@ -33,6 +33,7 @@ pub(super) fn lines(rule: &ReadyRule, before: &State, cost: u64, now: Timestamp)
             sums.leases(held.map(|lease| (lease.until, lease.permits)).collect())
         }
         (AnyAlgorithm::Leases(_), _) => sums.leases(Vec::new()),
+        (AnyAlgorithm::AutoBlock(block), _) => return auto_block(block, meter, now),
     };
     if cost > 0 && cost <= sums.limit {
         let weighed = rule.algorithm().weigh(before, cost, now);
@@ -49,6 +50,27 @@ pub(super) fn lines(rule: &ReadyRule, before: &State, cost: u64, now: Timestamp)
         });
     } else if cost > sums.limit {
         lines.push(format!("{cost} is more than {}, the most that can ever pass at once", sums.limit));
+    }
+    lines
+}
+
+/// The denials and blocks of a key before the request.
+fn auto_block(block: &AutoBlock, meter: &Meter, now: Timestamp) -> Vec<String> {
+    let (denials, blocks, until) = block.counted(meter, now);
+    let mut lines = Vec::new();
+    match until {
+        Some(until) => {
+            let (rest, ends) = (report::span(until.since(now)), report::millis(until));
+            lines.push(format!(
+                "block {blocks} in a row ends in {rest}, at {ends} ms; denials are not counted until then"
+            ));
+        }
+        None => {
+            let (after, within) = (block.limit(), report::span(block.within()));
+            lines.push(format!("{denials} of {after} denials are counted, from the first one on for {within}"));
+            let next = report::span(block.length(blocks + 1));
+            lines.push(format!("so this rule admits the request; the next block lasts {next}"));
+        }
     }
     lines
 }

@@ -170,7 +170,7 @@ impl RunStats {
 impl RuleStats {
     fn new(rule: &ReadyRule) -> Self {
         let gauge = match (rule.algorithm(), rule.rule().quota().period()) {
-            (AnyAlgorithm::Leases(_), _) => Gauge::Held,
+            (AnyAlgorithm::Leases(_) | AnyAlgorithm::AutoBlock(_), _) => Gauge::Held,
             (_, Period::Span(span)) => Gauge::Window(span),
             (_, Period::Month) => Gauge::Window(LONGEST_MONTH),
         };

@@ -5,8 +5,11 @@
 
 use super::{AlgorithmSpec, Align, Refill, Rule};
 use crate::{
-    algorithm::{AnyAlgorithm, Bucket, Counter, DrainRate, Leases, Log, Schedule, Stepwise, Window},
-    bounds::{MAX_BUCKETS, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS},
+    algorithm::{AnyAlgorithm, AutoBlock, Bucket, Counter, DrainRate, Leases, Log, Schedule, Stepwise, Window},
+    bounds::{
+        MAX_BUCKETS, MAX_DENIALS, MAX_GROWTH, MAX_LEASES, MAX_LOG_LIMIT, MAX_NAME_BYTES, MAX_PERIOD, MAX_PERMITS,
+        MAX_WAIT,
+    },
     calendar::{Calendar, CalendarUnit, UtcOffset},
     error::{Problem, RuleError},
     quota::Period,
@@ -21,6 +24,9 @@ impl Rule {
 
     fn try_compile(&self) -> Result<AnyAlgorithm, Problem> {
         check_name("name", &self.name)?;
+        if let AlgorithmSpec::AutoBlock { block, grow, at_most } = self.algorithm {
+            return self.auto_block_numbers(block, grow, at_most);
+        }
         let limit = self.checked_limit()?;
         if self.quota.names_burst() && !self.takes_burst() {
             let remedy = format!("leave it out: {} lets the whole limit come at once", self.algorithm.name());
@@ -78,7 +84,43 @@ impl Rule {
                 check_span("lease", lease)?;
                 Ok(AnyAlgorithm::Leases(Leases::new(limit, lease)))
             }
+            AlgorithmSpec::AutoBlock { block, grow, at_most } => self.auto_block_numbers(block, grow, at_most),
         }
+    }
+
+    fn auto_block_numbers(&self, block: Span, grow: u64, at_most: Span) -> Result<AnyAlgorithm, Problem> {
+        let after = self.quota.limit();
+        if !(1..=MAX_DENIALS).contains(&after) {
+            let remedy = format!("use 1 to {MAX_DENIALS} denials");
+            return Err(Problem::new("after", after, "not a number of denials that is counted", remedy));
+        }
+        let Period::Span(within) = self.quota.period() else {
+            return Err(Problem::new(
+                "within",
+                self.quota.period(),
+                "which only the calendar can measure",
+                "use a span",
+            ));
+        };
+        for (field, span) in [("within", within), ("for", block), ("at_most", at_most)] {
+            check_span(field, span)?;
+            if span > MAX_WAIT {
+                return Err(Problem::new(field, span, "longer than a block may be", "use at most 100d"));
+            }
+        }
+        if !(1..=MAX_GROWTH).contains(&grow) {
+            let remedy = format!("use 1, for blocks of one length, to {MAX_GROWTH}");
+            return Err(Problem::new("grow", grow, "not a factor that blocks grow by", remedy));
+        }
+        if at_most < block {
+            return Err(Problem::new(
+                "at_most",
+                at_most,
+                "shorter than the first block",
+                format!("use {block} or more"),
+            ));
+        }
+        Ok(AnyAlgorithm::AutoBlock(AutoBlock::new(after, within, block, grow, at_most)))
     }
 
     fn takes_burst(&self) -> bool {

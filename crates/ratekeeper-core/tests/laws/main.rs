@@ -7,6 +7,7 @@
 //!   harder), 8 (never) and 10 (reservations keep their order).
 //! - `several_keys`: laws 7 and 11 for one take of several keys.
 //! - `clock`: law 9 (the clock steps back).
+//! - `auto_block`: automatic blocks against a naive model; law 4 does not hold for them.
 //! - `refused`: rules that count refused requests, where law 4 does not hold.
 //! - `promises` and `refunds`: a refund breaks no reservation.
 //! - `verbs` and `change`: the other verbs, and migration.
@@ -18,6 +19,7 @@
 
 mod agreement;
 mod answers;
+mod auto_block;
 mod bounds;
 mod change;
 mod clock;

@@ -54,7 +54,7 @@ impl RuleParameters {
         let (quota, window) =
             if capacity > limit { (capacity, per.map(|per| scale_up(per, capacity, limit))) } else { (limit, per) };
         let window = match rule.algorithm() {
-            AnyAlgorithm::Leases(_) => None,
+            AnyAlgorithm::Leases(_) | AnyAlgorithm::AutoBlock(_) => None,
             _ => window.filter(|window| *window >= Span::SECOND).map(Span::as_secs_ceil),
         };
         Self { quota, window, replenishment }

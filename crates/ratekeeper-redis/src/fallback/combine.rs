@@ -1,7 +1,8 @@
 //! The decision of a whole policy, from the decision of its local rules and the fixed answers of the others.
 
 use ratekeeper_core::{
-    DecidedBy, Decision, OnStoreFailure, ReadyRule, RuleDecision, RuleDecisions, Source, Span, Timestamp, Verdict,
+    DecidedBy, Decision, OnStoreFailure, ReadyRule, RuleDecision, RuleDecisions, RuleRole, Source, Span, Timestamp,
+    Verdict,
     algorithm::Algorithm,
     store_api::{least_remaining, strictest_denial},
 };
@@ -88,7 +89,8 @@ fn open(rule: &ReadyRule) -> RuleDecision {
 
 fn rule_decision(rule: &ReadyRule, verdict: Verdict, remaining: u64) -> RuleDecision {
     let limit = rule.algorithm().limit();
-    RuleDecision::new(verdict, limit, remaining, Span::ZERO).with_shadow(rule.is_shadow())
+    let role = if rule.is_auto_block() { RuleRole::Block } else { RuleRole::Limit };
+    RuleDecision::new(verdict, limit, remaining, Span::ZERO).with_shadow(rule.is_shadow()).with_role(role)
 }
 
 /// When to retry while the store does not answer. Reconnects are attempted more often than this.

@@ -93,6 +93,7 @@ pub(super) fn rebuild(whole: &AnyAlgorithm, share: &AnyAlgorithm, report: RuleRe
             let lease = Lease { id: UNKNOWN_HOLDER, permits: used, until: reset_at };
             State::Leases(Box::new(LeaseState::restore(at, vec![lease])))
         }
+        AnyAlgorithm::AutoBlock(_) => State::default(),
     }
 }
 

@@ -136,6 +136,13 @@ impl Writer<'_> {
             ("counting", Some((_, piece))) => piece.counts_refused,
             ("list", Some((_, piece))) => !piece.kind.is_meter(),
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
+            ("auto block", Some((_, piece))) => piece.kind == Kind::AutoBlock,
+            // A rule that limits, of a key with an automatic block.
+            ("denials", Some((_, piece))) => {
+                let of_key = self.rules_of(Scope { rule: None, ..scope });
+                piece.kind != Kind::AutoBlock && of_key.iter().any(|(_, piece)| piece.kind == Kind::AutoBlock)
+            }
+            ("auto block", None) => self.rules_of(scope).iter().any(|(_, piece)| piece.kind == Kind::AutoBlock),
             ("prepaid", _) => self.rules_of(scope).iter().any(|(_, piece)| piece.prepaid),
             ("counting", None) => self.rules_of(scope).iter().any(|(_, piece)| piece.counts_refused),
             ("uncounted", _) => !self.shape.iter().flatten().any(|piece| piece.counts_refused),

@@ -143,6 +143,7 @@ fn algorithm_file(kind: Kind) -> &'static str {
         Kind::Log => "log",
         Kind::Counter => "counter",
         Kind::Leases => "leases",
+        Kind::AutoBlock => "auto_block",
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     Log,
     Counter,
     Leases,
+    AutoBlock,
 }
 
 impl Piece {
@@ -40,7 +41,7 @@ impl Piece {
         let piece = |rule: &ReadyRule| Self {
             kind: Kind::of(rule),
             shadow: rule.is_shadow(),
-            counts_refused: rule.counts_refused(),
+            counts_refused: rule.changes_on_refusal(),
             prepaid,
         };
         policy.rules().iter().map(piece).collect()
@@ -64,6 +65,7 @@ impl Kind {
             AnyAlgorithm::Log(_) => Self::Log,
             AnyAlgorithm::Counter(_) => Self::Counter,
             AnyAlgorithm::Leases(_) => Self::Leases,
+            AnyAlgorithm::AutoBlock(_) => Self::AutoBlock,
         }
     }
 
@@ -106,6 +108,10 @@ pub(crate) fn numbers(rule: &ReadyRule) -> Vec<f64> {
             whole([it.limit(), it.window().as_micros(), it.slice().as_micros(), it.tolerance().as_micros()])
         }
         AnyAlgorithm::Leases(it) => whole([it.limit(), it.lease().as_micros(), it.tolerance().as_micros()]),
+        AnyAlgorithm::AutoBlock(it) => {
+            let (within, block, most) = (it.within().as_micros(), it.block().as_micros(), it.at_most().as_micros());
+            whole([it.limit(), within, block, it.grow(), most, it.tolerance().as_micros()])
+        }
     };
     #[allow(clippy::cast_precision_loss, reason = "every bound of the core stays below 2^53")]
     exact.into_iter().map(|number| number as f64).collect()

@@ -24,9 +24,11 @@ pub(super) fn is_plain(shape: &Shape) -> bool {
     matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(quick)) && !has_fields(shape)
 }
 
-/// Whether requests of one key can be decided by one call. A concurrency rule needs an id per request.
+/// Whether requests of one key can be decided by one call. A concurrency rule needs an id per request; each denial counts
+/// towards an automatic block.
 pub(crate) fn can_merge(shape: &Shape) -> bool {
-    matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(|piece| piece.kind != Kind::Leases))
+    let mergeable = |piece: &Piece| !matches!(piece.kind, Kind::Leases | Kind::AutoBlock);
+    matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(mergeable))
 }
 
 /// Whether the keys of this shape may have allotments.

@@ -55,6 +55,7 @@ impl Source {
             Kind::Log => &LOG,
             Kind::Counter => &COUNTER,
             Kind::Leases => &LEASES,
+            Kind::AutoBlock => &AUTO_BLOCK,
         }
     }
 
@@ -136,4 +137,5 @@ sources! {
     LOG = "log.lua";
     COUNTER = "counter.lua";
     LEASES = "leases.lua";
+    AUTO_BLOCK = "auto_block.lua";
 }

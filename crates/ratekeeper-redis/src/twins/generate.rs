@@ -114,12 +114,16 @@ pub(super) fn any_policy(random: &mut Random, kind: Kind) -> Policy {
             rules.push(random.rule(&format!("rule {index}"), kind));
         }
     }
+    // From a copy: the other rules are those of the seed, with or without it.
+    let mut more = random.clone();
+    let block = more.one_in(4).then(|| more.auto_block("block"));
     let rules: Vec<Rule> = rules
         .into_iter()
         .map(|rule| {
             let shadow = random.one_in(8);
             random.counting(rule.shadow(shadow))
         })
+        .chain(block)
         .collect();
     let speed = if random.one_in(2) { Speed::prepaid() } else { Speed::Exact };
     Policy::new("policy", rules).unwrap().with_speed(speed)

@@ -220,7 +220,7 @@ impl Scenario {
             let charged = cost > 0 && step.decision.is_allowed();
             let mut moved = key.subject();
             let (_, moved) = key.policy.allotted_request_key(&mut moved, 0, self.now);
-            let counted = key.policy.counts_refused() && *subject != key.subject();
+            let counted = key.policy.changes_on_refusal() && *subject != key.subject();
             let changed = step.changed && (asked.len() == 1 || charged || moved || counted);
             expected.push(if changed {
                 state::encode_allotted(&key.policy, key.tag, subject, self.now)

@@ -58,6 +58,8 @@ pub(crate) struct PolicySpec {
     /// The rules. A request is charged to all of them or to none. Required unless `deny` or `unlimited` is set.
     #[schemars(length(min = 1, max = 32))]
     pub(crate) rules: Option<Vec<RuleSpec>>,
+    /// Blocks a key that its rules deny too often.
+    pub(crate) block: Option<BlockSpec>,
     /// In place of rules: refuses every request that matches.
     pub(crate) deny: Option<OnlyTrue>,
     /// In place of rules: admits every request that matches, without counting.
@@ -86,6 +88,28 @@ pub(crate) struct OverrideSpec {
     pub(crate) deny: Option<OnlyTrue>,
     /// In place of rules: admits every request of this key, without counting.
     pub(crate) unlimited: Option<OnlyTrue>,
+}
+
+/// An automatic block. Such a policy writes denials to the store.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "Block")]
+#[schemars(transform = never_null)]
+pub(crate) struct BlockSpec {
+    /// Denials of a key that lead to a block, up to 1048576.
+    #[schemars(required)]
+    pub(crate) after: Option<Count>,
+    /// The span in which they are counted, from the first one on.
+    #[schemars(required)]
+    pub(crate) within: Option<DurationWord>,
+    /// How long a first block lasts.
+    #[serde(rename = "for")]
+    #[schemars(required)]
+    pub(crate) length: Option<DurationWord>,
+    /// How many times as long each further block is, up to 100. After a quiet time as long as the last block, it starts
+    /// over. Default: 1.
+    pub(crate) grow: Option<Count>,
+    /// The longest block, up to 100d. Default: 1d, or `for` if that is longer.
+    pub(crate) at_most: Option<DurationWord>,
 }
 
 /// One limit.

@@ -43,7 +43,7 @@ fn lists_deny_and_exempt_without_the_store() {
     assert_eq!(remaining(&bench.take("api", &[("user", "alice")])), 0);
     assert!(is_denied(&bench.take("api", &[("user", "alice")])));
     let labels = "domain=\"api\",policy=\"banned\",rule=\"deny\",verdict=\"never\",source=\"refused_always\"";
-    assert!(bench.metric(&format!("ratekeeper_decisions_total{{{labels}}} 2")));
+    assert!(bench.metric(&format!("ratekeeper_decisions_total{{{labels}}} 3")));
 }
 
 /// A request with several descriptors is refused if one of them is denied, and the others are not charged.

@@ -69,7 +69,7 @@ pub(super) fn excess(algorithm: &AnyAlgorithm, uses: &[Use], refunds: &[Refunded
         },
         AnyAlgorithm::Log(log) => over_sliding(log.limit(), log.window().as_micros(), &all),
         AnyAlgorithm::Counter(counter) => over_sliding(counter.limit(), counter.window().as_micros(), &all),
-        AnyAlgorithm::Leases(_) => 0,
+        AnyAlgorithm::Leases(_) | AnyAlgorithm::AutoBlock(_) => 0,
     }
 }
 

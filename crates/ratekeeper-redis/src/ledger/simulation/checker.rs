@@ -135,5 +135,6 @@ fn bound(limiting: &AnyAlgorithm, dearest: u64, span: Span) -> Option<u64> {
         AnyAlgorithm::Log(it) if span >= it.window() => return None,
         AnyAlgorithm::Counter(it) if span >= it.window() => return None,
         AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Leases(_) => limiting.limit(),
+        AnyAlgorithm::AutoBlock(_) => return None,
     })
 }
