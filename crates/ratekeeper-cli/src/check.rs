@@ -29,7 +29,8 @@ use crate::{
 pub(crate) struct CheckArgs {
     /// The domain of the rules.
     domain: String,
-    /// A key, or descriptor entries as NAME=VALUE.
+    /// A key, or descriptor entries as NAME=VALUE. A comma as a separate word begins another descriptor; all are charged
+    /// together or none is.
     #[arg(required_unless_present = "bare_key", value_name = "KEY|NAME=VALUE")]
     who: Vec<String>,
     /// The key, even if it contains `=`, which would otherwise make it an entry (base64 ends in it).
@@ -67,10 +68,10 @@ pub(crate) struct CheckArgs {
     tls: TlsArgs,
 }
 
-/// What is asked about: a key or a descriptor.
+/// What is asked about: a key, or descriptors.
 enum CheckedKey<'a> {
     Key(&'a str),
-    Entries(Vec<(&'a str, &'a str)>),
+    Descriptors(Vec<Vec<(&'a str, &'a str)>>),
 }
 
 pub(crate) fn run(args: &CheckArgs) -> CommandResult {
@@ -100,31 +101,23 @@ impl CheckArgs {
             (None, [key]) if !key.contains('=') => return Ok(CheckedKey::Key(key)),
             (None, words) => words,
         };
-        let mut entries: Vec<(&str, &str)> = Vec::new();
-        for word in words {
-            let Some((name, value)) = word.split_once('=') else {
-                return Err(Failure::Options("give one key, or descriptor entries as NAME=VALUE; not both"));
-            };
-            let word = report::shown(word);
-            if name.is_empty() {
-                return Err(Failure::Option(format!("{word} has no name before the =; write NAME=VALUE")));
-            }
-            if entries.iter().any(|(known, _)| *known == name) {
-                let message = format!("{name} is named twice; a request has one value for each entry");
-                return Err(Failure::Option(report::escaped_lines(&message)));
-            }
-            entries.push((name, value));
-        }
-        Ok(CheckedKey::Entries(entries))
+        let descriptors = words.split(|word| word == NEXT).map(entries).collect::<Result<Vec<_>, _>>()?;
+        Ok(CheckedKey::Descriptors(descriptors))
     }
 
     fn ask_server(&self, checked_key: &CheckedKey<'_>) -> Result<Vec<u8>, Failure> {
         let mut body = json!({ "domain": self.domain, "max_wait_ms": self.wait });
         match checked_key {
             CheckedKey::Key(key) => body["key"] = json!(key),
-            CheckedKey::Entries(entries) => {
-                let entries = entries.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
-                body["descriptor"] = Value::Object(entries.collect::<Map<_, _>>());
+            CheckedKey::Descriptors(descriptors) => {
+                let object = |entries: &Vec<(&str, &str)>| {
+                    let entries = entries.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+                    Value::Object(entries.collect::<Map<_, _>>())
+                };
+                match descriptors.as_slice() {
+                    [entries] => body["descriptor"] = object(entries),
+                    several => body["descriptors"] = several.iter().map(object).collect(),
+                }
             }
         }
         if let Some(cost) = self.cost {
@@ -145,11 +138,13 @@ impl CheckArgs {
             let store = open_store(url, &settings).await.map_err(Failure::Store)?;
             let engine = Engine::new(store, Arc::new(Telemetry::default()));
             engine.load(Ok(files)).map_err(|error| Failure::Option(error.to_string()))?;
-            let descriptor = match checked_key {
-                CheckedKey::Key(key) => Descriptor::Key(key),
-                CheckedKey::Entries(entries) => Descriptor::Entries(entries),
+            let subject = |descriptor| Subject { descriptor, cost: self.cost, ..Subject::key("") };
+            let subjects: Vec<Subject<'_>> = match checked_key {
+                CheckedKey::Key(key) => vec![subject(Descriptor::Key(key))],
+                CheckedKey::Descriptors(all) => {
+                    all.iter().map(|entries| subject(Descriptor::Entries(entries))).collect()
+                }
             };
-            let subjects = [Subject { descriptor, cost: self.cost, limit: None }];
             let verb = Verb::Take(Take::up_to(Span::from_millis(self.wait)));
             let request = Request { domain: &self.domain, subjects: &subjects, verb };
             let mut answer = engine.decide(&request).await.map_err(|error| Failure::Option(error.to_string()))?;
@@ -161,10 +156,36 @@ impl CheckArgs {
                 return Err(Failure::Option(format!("--store {}: {cause}", shown_address(url))));
             }
             name_undecided(&mut answer, &subjects);
-            Ok(answer_line(&answer, &subjects[0], verb, engine.store().now()))
+            Ok(answer_line(&answer, &subjects, verb, engine.store().now()))
         })
     }
 }
+
+/// The entries of one descriptor.
+fn entries(words: &[String]) -> Result<Vec<(&str, &str)>, Failure> {
+    if words.is_empty() {
+        return Err(Failure::Options("a comma goes between two descriptors; give each an entry, NAME=VALUE"));
+    }
+    let mut entries: Vec<(&str, &str)> = Vec::new();
+    for word in words {
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(Failure::Options("give one key, or descriptor entries as NAME=VALUE; not both"));
+        };
+        let word = report::shown(word);
+        if name.is_empty() {
+            return Err(Failure::Option(format!("{word} has no name before the =; write NAME=VALUE")));
+        }
+        if entries.iter().any(|(known, _)| *known == name) {
+            let message = format!("{name} is named twice; a request has one value for each entry");
+            return Err(Failure::Option(report::escaped_lines(&message)));
+        }
+        entries.push((name, value));
+    }
+    Ok(entries)
+}
+
+/// The word between two descriptors.
+const NEXT: &str = ",";
 
 /// Deadline of the decision in --store; generous, because nothing else waits for it.
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(5);

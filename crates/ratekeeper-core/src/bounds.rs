@@ -41,6 +41,9 @@ pub const MAX_BUCKETS: u32 = 1_000;
 /// The most rules in one policy: they are decided in one step, and that step must stay short.
 pub const MAX_RULES: usize = 32;
 
+/// The most keys of one request: they are decided in one step, as are the rules of a policy.
+pub const MAX_KEYS: usize = 64;
+
 /// The longest name of a domain, policy or rule, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 

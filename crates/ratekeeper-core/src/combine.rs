@@ -66,6 +66,22 @@ impl Decision {
     }
 }
 
+impl Decision {
+    /// The part of a decision about several keys that concerns one of them: the rules at these positions, and their
+    /// verdict alone. `None` if the decision has no such rules. A block of one of the keys is reported for each of them,
+    /// because a decision does not have the key that is blocked.
+    pub fn part(&self, rules: std::ops::Range<usize>) -> Option<Self> {
+        let rules = self.rules.get(rules)?;
+        let (verdict, decided_by) = match (strictest_denial(rules), self.decided_by) {
+            (Some((index, verdict)), _) => (verdict, DecidedBy::Rule(index)),
+            (None, DecidedBy::Block) => (self.verdict, DecidedBy::Block),
+            (None, _) => (Verdict::Allow { wait: self.verdict.wait() }, least_remaining(rules)),
+        };
+        let rules = RuleDecisions::collect(rules.iter().copied());
+        Some(Self { verdict, decided_by, rules, source: self.source, decided_at: self.decided_at, lease: self.lease })
+    }
+}
+
 fn severity(verdict: Verdict) -> (u8, Span) {
     match verdict {
         Verdict::Allow { wait } => (0, wait),

@@ -52,6 +52,20 @@ pub fn push_decision(json: &mut Vec<u8>, decision: &Decision, push_name: impl Fn
     json.push(b']');
 }
 
+/// Appends `rules`, with a comma before it: some of a decision's rules.
+pub fn push_rules<'a>(json: &mut Vec<u8>, rules: impl Iterator<Item = (&'a str, &'a RuleDecision)>) {
+    push(json, b",\"rules\":[");
+    for (index, (name, rule)) in rules.enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        push(json, b"{\"name\":");
+        push_string(json, name);
+        push_rule(json, rule);
+    }
+    json.push(b']');
+}
+
 /// Appends the fields of an answer that no policy applied to: allowed, without numbers.
 pub fn push_unmatched(json: &mut Vec<u8>) {
     push(
@@ -77,9 +91,9 @@ fn push_rule(json: &mut Vec<u8>, rule: &RuleDecision) {
     json.push(b'}');
 }
 
-/// 0 on allow, null if waiting cannot help.
+/// Appends `retry_after_us`, with a comma before it: 0 on allow, null if waiting cannot help.
 #[inline]
-fn push_retry_after(json: &mut Vec<u8>, retry_after: Option<Span>) {
+pub fn push_retry_after(json: &mut Vec<u8>, retry_after: Option<Span>) {
     match retry_after {
         Some(wait) => push_field(json, b",\"retry_after_us\":", wait.as_micros()),
         None => push(json, b",\"retry_after_us\":null"),

@@ -2,7 +2,11 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use crate::{FilePolicy, Pattern, Problem, Problems, RuleFile, Rules, native::pattern, tree::shown};
+use crate::{
+    FilePolicy, MAX_MATCH_ALL_POLICIES, MatchMode, Pattern, Problem, Problems, RuleFile, Rules,
+    native::{pattern, too_many_for_all},
+    tree::shown,
+};
 
 /// The files checked so far, by domain.
 #[derive(Default)]
@@ -14,6 +18,7 @@ struct Shared {
     file: String,
     /// Whether other files may add policies: true for the native format. In the Envoy format a domain has one file.
     open: bool,
+    match_mode: MatchMode,
     names: HashMap<String, String>,
     patterns: HashMap<Pattern, String>,
 }
@@ -27,9 +32,16 @@ impl CrossFileCheck {
             Entry::Occupied(taken) => taken.into_mut(),
             Entry::Vacant(free) => {
                 let (names, patterns) = (HashMap::new(), HashMap::new());
-                free.insert(Shared { file: file.file.clone(), open, names, patterns })
+                free.insert(Shared { file: file.file.clone(), open, match_mode: file.match_mode, names, patterns })
             }
         };
+        if shared.match_mode != file.match_mode {
+            return Some(of_the_mode(file, other_mode(file, &shared.file)));
+        }
+        let policies = shared.names.len() + file.policies().len();
+        if file.match_mode == MatchMode::All && policies > MAX_MATCH_ALL_POLICIES {
+            return Some(of_the_mode(file, too_many_for_all(policies)));
+        }
         let problems = file.policies().iter().enumerate().filter_map(|(index, entry)| {
             let (field, message) = shared.join(entry, &format!("{}:{}", file.file, entry.line))?;
             let field = format!("policies[{index}].{field}");
@@ -73,6 +85,21 @@ fn second_home(file: &RuleFile, first: &str) -> Problems {
          policies"
     );
     Problems::from(Problem { file: file.file.clone(), line: 1, column: 1, field: "domain".to_owned(), message })
+}
+
+fn other_mode(file: &RuleFile, first: &str) -> String {
+    let word = |mode| if mode == MatchMode::All { "all" } else { "best" };
+    let (found, wanted) = match file.match_mode {
+        MatchMode::All => (MatchMode::All, MatchMode::Best),
+        MatchMode::Best => (MatchMode::Best, MatchMode::All),
+    };
+    let (found, wanted, domain) = (word(found), word(wanted), shown(&file.domain));
+    format!("match is {found}, but {first} has {wanted} for domain \"{domain}\"; use the same in all files of a domain")
+}
+
+/// A problem of the file's `match`.
+fn of_the_mode(file: &RuleFile, message: String) -> Problems {
+    Problems::from(Problem { file: file.file.clone(), line: 1, column: 1, field: "match".to_owned(), message })
 }
 
 /// The most conflicts that are reported for one file.

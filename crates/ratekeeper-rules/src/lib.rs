@@ -52,8 +52,8 @@ pub use duration::parse as parse_duration;
 pub use envoy::{Allowance, EnvoyDescriptor, EnvoyLimit, EnvoyUnit, EnvoyValue, Wildcard};
 pub use files::{MAX_FILE_BYTES, read_path, read_paths};
 pub use native::{
-    FileOverride, FilePolicy, MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES, MAX_MATCH_VALUES,
-    MatchValue, Pattern,
+    FileOverride, FilePolicy, MAX_MATCH_ALL_POLICIES, MAX_MATCH_ENTRIES, MAX_MATCH_KEY_BYTES, MAX_MATCH_VALUE_BYTES,
+    MAX_MATCH_VALUES, MatchValue, Pattern,
 };
 pub use override_policy::{override_policy, with_override};
 pub use problem::{Problem, Problems};
@@ -73,8 +73,20 @@ pub struct RuleFile {
     pub file: String,
     /// The domain of all its rules; not empty.
     pub domain: String,
+    /// Which of the policies that match a request count it.
+    pub match_mode: MatchMode,
     /// The rules of the domain.
     pub rules: Rules,
+}
+
+/// Which of the policies that match a request count it. The same in all files of a domain.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MatchMode {
+    /// The most specific one. In the Envoy format there is no other mode.
+    #[default]
+    Best,
+    /// All of them, in one decision.
+    All,
 }
 
 /// The rules of a file, in one of the two formats.
@@ -120,14 +132,14 @@ pub fn read_str(name: &str, text: &str, format: Format) -> Result<RuleFile, Prob
         }
     };
     match (checked, report.finish()) {
-        (Some((domain, rules)), None) => Ok(RuleFile { file: name.to_owned(), domain, rules }),
+        (Some((domain, match_mode, rules)), None) => Ok(RuleFile { file: name.to_owned(), domain, match_mode, rules }),
         (_, Some(problems)) => Err(problems),
         // Unreachable as long as every check that returns `None` reports a problem.
         (None, None) => Err(Problems::unreadable(name, "could not be understood")),
     }
 }
 
-fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Rules)> {
+fn check(root: &TreeNode, report: &mut Report) -> Option<(String, MatchMode, Rules)> {
     if !root.is_map() {
         let message = format!("the file is {}; it should be a mapping with domain and policies", root.describe());
         report.add(root.location, &Path::default(), message);
@@ -144,8 +156,8 @@ fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Rules)> {
     let meant = |field: &str| nearest(field, ["policies", "descriptors"]) == Some("descriptors");
     let envoy = has("descriptors") || (!has("policies") && root.entries().iter().any(|entry| meant(&entry.key)));
     if envoy {
-        envoy::check(root, report).map(|(domain, roots)| (domain, Rules::Descriptors(roots)))
+        envoy::check(root, report).map(|(domain, roots)| (domain, MatchMode::Best, Rules::Descriptors(roots)))
     } else {
-        native::check(root, report).map(|(domain, policies)| (domain, Rules::Policies(policies)))
+        native::check(root, report).map(|(domain, mode, policies)| (domain, mode, Rules::Policies(policies)))
     }
 }

@@ -44,8 +44,10 @@ mod wildcards;
 
 use std::{borrow::Cow, collections::HashMap, fmt};
 
+use smallvec::SmallVec;
+
 pub use self::{descriptors::DescriptorMatcher, patterns::PatternMatcher};
-use crate::{EnvoyDescriptor, EnvoyLimit, FilePolicy, RuleFile, Rules};
+use crate::{EnvoyDescriptor, EnvoyLimit, FilePolicy, MatchMode, RuleFile, Rules};
 
 /// Creates the entries of matchers from the rules of files, such as handles of installed policies.
 pub trait RuleInstaller {
@@ -81,6 +83,9 @@ pub enum Matcher<P, L = P> {
 /// The entry of the rule that matches, and the key the request is counted under.
 pub type Matched<'m, 'r, T> = (&'m T, Cow<'r, str>);
 
+/// Everything that matches: at most one entry, or with [`MatchMode::All`] any number, in the order of the files.
+pub type AllMatched<'m, 'r, T> = SmallVec<[Matched<'m, 'r, T>; 1]>;
+
 /// The error for a key without a descriptor that several rules could match.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AmbiguousKey {
@@ -105,6 +110,7 @@ impl<P, L> Matchers<P, L> {
             match &file.rules {
                 Rules::Policies(policies) => {
                     let patterns = patterns.entry(&file.domain).or_default();
+                    patterns.mode = file.match_mode;
                     for policy in policies {
                         patterns.push(policy, installer.policy(policy)?);
                     }
@@ -167,6 +173,22 @@ impl<T> Matcher<T> {
         }
     }
 
+    /// All entries for a descriptor that count it.
+    pub fn find_all<'m, 'r>(&'m self, entries: &[(&'r str, &'r str)]) -> AllMatched<'m, 'r, T> {
+        match self {
+            Self::Patterns(matcher) => matcher.find_all(entries),
+            Self::Descriptors(matcher) => matcher.find(entries).into_iter().collect(),
+        }
+    }
+
+    /// All entries for a key without a descriptor that count it.
+    pub fn find_all_by_key<'m, 'r>(&'m self, key: &'r str) -> Result<AllMatched<'m, 'r, T>, AmbiguousKey> {
+        match self {
+            Self::Patterns(matcher) => matcher.find_all_by_key(key),
+            Self::Descriptors(matcher) => Ok(matcher.find_by_key(key)?.into_iter().collect()),
+        }
+    }
+
     /// The entry for a key without a descriptor, and the key the request is counted under.
     pub fn find_by_key<'m, 'r>(&'m self, key: &'r str) -> Result<Option<Matched<'m, 'r, T>>, AmbiguousKey> {
         match self {
@@ -186,22 +208,25 @@ impl fmt::Display for AmbiguousKey {
 impl std::error::Error for AmbiguousKey {}
 
 /// The policies of one domain, collected file by file.
-struct PatternMatcherBuilder<T>(Vec<patterns::NamedPattern<T>>);
+struct PatternMatcherBuilder<T> {
+    mode: MatchMode,
+    patterns: Vec<patterns::NamedPattern<T>>,
+}
 
 impl<T> PatternMatcherBuilder<T> {
     fn push(&mut self, policy: &FilePolicy, entry: T) {
         let (name, pattern) = (policy.policy.name().to_owned(), policy.matcher.clone());
-        self.0.push(patterns::NamedPattern { name, pattern, entry });
+        self.patterns.push(patterns::NamedPattern { name, pattern, entry });
     }
 
     fn finish(self) -> PatternMatcher<T> {
-        PatternMatcher::new(self.0)
+        PatternMatcher::new(self.patterns, self.mode)
     }
 }
 
 impl<T> Default for PatternMatcherBuilder<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { mode: MatchMode::Best, patterns: Vec::new() }
     }
 }
 

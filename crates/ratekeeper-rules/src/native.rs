@@ -16,10 +16,11 @@ use ratekeeper_core::{
 };
 
 use crate::{
+    MatchMode,
     deserialize::{self, FormatRules},
     location::{Location, Path},
     problem::{Report, Spot},
-    spec::{FailureWord, NativeSpec, OnlyTrue, PolicySpec, RuleSpec, SpeedWord},
+    spec::{FailureWord, MatchModeWord, NativeSpec, OnlyTrue, PolicySpec, RuleSpec, SpeedWord},
     speed::{self, SpeedFields},
     tree::{Kind, TreeNode, shown},
 };
@@ -48,7 +49,7 @@ pub struct FilePolicy {
     pub column: usize,
 }
 
-pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec<FilePolicy>)> {
+pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, MatchMode, Vec<FilePolicy>)> {
     let format = FormatRules { text_fields: &[], refuse_empty: true };
     let spec: NativeSpec = deserialize::read(root, &format, report);
     let top = Path::default();
@@ -60,6 +61,14 @@ pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec
     let specs = spec.policies.unwrap_or_default();
     if root.get("policies").is_some_and(|node| matches!(&node.kind, Kind::List(items) if items.is_empty())) {
         file.blame("policies", report, "policies is an empty list; add one, or remove the file");
+    }
+
+    let match_mode = match spec.match_mode {
+        Some(MatchModeWord::All) => MatchMode::All,
+        Some(MatchModeWord::Best) | None => MatchMode::Best,
+    };
+    if match_mode == MatchMode::All && specs.len() > MAX_MATCH_ALL_POLICIES {
+        file.blame("match", report, too_many_for_all(specs.len()));
     }
 
     let mut policies = Vec::new();
@@ -79,7 +88,15 @@ pub(crate) fn check(root: &TreeNode, report: &mut Report) -> Option<(String, Vec
         let entry = policy(spec, matcher, spot, domain.as_deref(), &defaults, report);
         policies.extend(entry);
     }
-    domain.map(|domain| (domain, policies))
+    domain.map(|domain| (domain, match_mode, policies))
+}
+
+/// The problem of a domain with `match: all` and this many policies.
+pub(crate) fn too_many_for_all(policies: usize) -> String {
+    format!(
+        "match is all, and the domain has {policies} policies; {MAX_MATCH_ALL_POLICIES} is the most, because a request may \
+         be counted by all of them in one step"
+    )
 }
 
 /// Defaults of the policies and rules in a file.
@@ -303,3 +320,6 @@ fn describe(error: PolicyError) -> String {
         other => other.to_string(),
     }
 }
+
+/// The most policies of a domain with `match: all`.
+pub const MAX_MATCH_ALL_POLICIES: usize = 32;

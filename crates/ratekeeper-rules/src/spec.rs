@@ -11,8 +11,8 @@ mod value;
 
 pub(crate) use envoy::{DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, UnitWord};
 pub(crate) use native::{
-    AlgorithmWord, AlignWord, AllotmentsSpec, BlockSpec, FailureWord, NativeSpec, OverrideSpec, PolicySpec, RefillWord,
-    RuleSpec, SpeedWord,
+    AlgorithmWord, AlignWord, AllotmentsSpec, BlockSpec, FailureWord, MatchModeWord, NativeSpec, OverrideSpec,
+    PolicySpec, RefillWord, RuleSpec, SpeedWord,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

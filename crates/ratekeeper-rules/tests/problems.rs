@@ -211,6 +211,30 @@ fn the_other_form_has_its_domain_to_itself() {
     }
 }
 
+/// `match` is a property of a domain: its files agree on it, and the bound on policies is for all of them together.
+#[test]
+fn the_files_of_a_domain_have_one_match_mode() {
+    let folder = Folder::new("match-mode");
+    let policy = |number: usize| {
+        format!(
+            "  - {{ name: p{number}, match: {{ e{number}: \"*\" }}, rules: [{{ name: r, algorithm: gcra, limit: 5, per: 1s }}] }}\n"
+        )
+    };
+    let text = |mode: &str, numbers: std::ops::Range<usize>| {
+        format!("domain: api\n{mode}policies:\n{}", numbers.map(policy).collect::<String>())
+    };
+    let expect = |second: String, message: &str| {
+        folder.file("a.yaml", &text("match: all\n", 0..20));
+        folder.file("b.yaml", &second);
+        let printed = read_paths([&folder.0]).unwrap_err().to_string();
+        assert!(printed.contains("b.yaml:1:1: match: ") && printed.contains(message), "{printed}");
+    };
+    expect(text("", 20..21), "match is best, but ");
+    expect(text("match: all\n", 20..33), "the domain has 33 policies; 32 is the most");
+    folder.file("b.yaml", &text("match: all\n", 20..32));
+    assert!(read_paths([&folder.0]).is_ok());
+}
+
 /// A directory of customers: what a file may hold is enough for ten thousand policies or a hundred thousand overrides.
 #[test]
 fn files_may_be_large() {

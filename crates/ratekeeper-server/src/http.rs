@@ -3,7 +3,8 @@
 //! ```text
 //! POST /v1/check    {"domain","key" or "descriptor","cost","max_wait_ms"}  → 200 and the decision, allowed or not
 //! GET  /v1/auth     for proxies: 200, or the status of a denial
-//! POST /v1/peek, /v1/refund, /v1/settle, /v1/release, /v1/heartbeat, /v1/penalize, /v1/reset
+//! POST /v1/peek, /v1/refund, /v1/settle, /v1/release, /v1/heartbeat, /v1/penalize, /v1/block,
+//!      /v1/reset
 //! GET  /v1/openapi.json
 //! ```
 
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, service::service_fn};
 
+pub(crate) use self::render::shown_key;
 pub use self::{
     guard::Guard,
     problem::Problem,

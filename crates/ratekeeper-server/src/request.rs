@@ -5,7 +5,7 @@
 
 use ratekeeper_core::{
     StoreError, Verb,
-    bounds::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_PERMITS, MAX_WAIT},
+    bounds::{MAX_KEY_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_PERMITS, MAX_WAIT},
 };
 use ratekeeper_rules::EnvoyUnit;
 
@@ -14,7 +14,7 @@ use ratekeeper_rules::EnvoyUnit;
 pub struct Request<'a> {
     /// Selects the rules.
     pub domain: &'a str,
-    /// A take charges all of them or none, in one atomic step. Other verbs are carried out one subject after the other.
+    /// A take charges all of them or none, in one atomic step. Other verbs are carried out one key after the other.
     pub subjects: &'a [Subject<'a>],
     /// What is asked. The engine chooses the lease id of a take.
     pub verb: Verb,
@@ -40,6 +40,13 @@ pub enum Descriptor<'a> {
     /// A key without a descriptor. It belongs to the policy that matches on an entry named `key`; else to the one that
     /// matches everything; else to the only one that counts by a single value.
     Key(&'a str),
+    /// A policy by its name, and the key it counts: what answers show as `policy` and `key`.
+    Policy {
+        /// The name in the rule file.
+        name: &'a str,
+        /// The counted key. Empty for a policy that counts all requests together.
+        key: &'a str,
+    },
 }
 
 /// A limit that comes with a request instead of from a rule file.
@@ -139,6 +146,10 @@ impl Subject<'_> {
         match self.descriptor {
             Descriptor::Key("") => Err(RequestError::invalid("the key is empty; use a key such as \"user:42\"")),
             Descriptor::Key(key) => check_length("the key", key, MAX_KEY_BYTES),
+            Descriptor::Policy { name, key } => {
+                check_length("the name of the policy", name, MAX_NAME_BYTES)?;
+                check_length("the key", key, MAX_KEY_BYTES)
+            }
             Descriptor::Entries(entries) if entries.len() > MAX_ENTRIES => {
                 let found = entries.len();
                 Err(RequestError::invalid(format!("a descriptor of {found} entries; {MAX_ENTRIES} is the most")))
@@ -171,7 +182,10 @@ pub(crate) fn check_cost(what: &str, cost: u64) -> Result<(), RequestError> {
 }
 
 /// Subjects of one request. They are decided in one step, during which other requests wait.
-pub const MAX_SUBJECTS: usize = 64;
+pub const MAX_SUBJECTS: usize = MAX_KEYS;
+
+/// Keys under policies of one request. A subject has several if its domain has `match: all`.
+pub const MAX_TARGETS: usize = MAX_KEYS;
 
 /// Entries of one descriptor; rule files nest less deep.
 pub const MAX_ENTRIES: usize = 16;

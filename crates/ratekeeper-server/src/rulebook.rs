@@ -20,7 +20,10 @@ use std::{
     sync::Arc,
 };
 
-use ratekeeper_rules::matching::{AmbiguousKey, Matcher, Matchers};
+use ratekeeper_rules::{
+    MatchMode,
+    matching::{AllMatched, AmbiguousKey, Matcher, Matchers},
+};
 
 use self::policy_entry::InstalledOverride;
 pub(crate) use self::{
@@ -76,10 +79,14 @@ pub struct Changes {
 pub(crate) enum Match<'a> {
     /// A policy of the native format.
     Policy(&'a PolicyEntry, Cow<'a, str>),
+    /// Policies of a domain with `match: all`; at least one.
+    Policies(Vec<(&'a PolicyEntry, Cow<'a, str>)>),
     /// A limit of the Envoy format.
     Limit(&'a LimitEntry, Cow<'a, str>),
     Unmatched,
     UnknownDomain,
+    /// The subject names a policy that the domain does not have.
+    UnknownPolicy,
 }
 
 impl Rulebook {
@@ -90,6 +97,17 @@ impl Rulebook {
         let limit = |(limit, key)| Match::Limit(limit, key);
         let found = match (self.matchers.domain(domain), descriptor) {
             (None, _) => return Ok(Match::UnknownDomain),
+            (Some(_), Descriptor::Policy { name, key }) => {
+                let entry = self.policies.get(&(domain.into(), name.into()));
+                return Ok(entry.map_or(Match::UnknownPolicy, |entry| Match::Policy(entry, Cow::Borrowed(key))));
+            }
+            (Some(Matcher::Patterns(matcher)), descriptor) if matcher.mode() == MatchMode::All => {
+                return Ok(all_of(match descriptor {
+                    Descriptor::Key(key) => matcher.find_all_by_key(key)?,
+                    Descriptor::Entries(entries) => matcher.find_all(entries),
+                    Descriptor::Policy { .. } => AllMatched::new(),
+                }));
+            }
             (Some(Matcher::Patterns(matcher)), Descriptor::Entries(entries)) => matcher.find(entries).map(policy),
             (Some(Matcher::Patterns(matcher)), Descriptor::Key(key)) => matcher.find_by_key(key)?.map(policy),
             (Some(Matcher::Descriptors(matcher)), Descriptor::Entries(entries)) => matcher.find(entries).map(limit),
@@ -133,6 +151,17 @@ impl Rulebook {
             (Err(_), Some(entry)) => format!("\"descriptor\":{{{}:\"42\"}}", serde_json::Value::from(entry)),
             _ => key,
         }
+    }
+
+    /// The error message for a subject that names a policy the domain does not have.
+    pub(crate) fn unknown_policy(&self, domain: &str, descriptor: Descriptor<'_>) -> String {
+        let Descriptor::Policy { name, .. } = descriptor else { return String::new() };
+        let mut known: Vec<&str> =
+            self.policies.keys().filter(|(of, _)| **of == *domain).map(|(_, name)| &**name).collect();
+        known.sort_unstable();
+        let more = if known.len() > SHOWN_POLICIES { ", …" } else { "" };
+        known.truncate(SHOWN_POLICIES);
+        format!("no policy of the domain is named \"{}\"; it has {}{more}", name.escape_debug(), known.join(", "))
     }
 
     /// Whether a domain has a policy of this name.
@@ -205,3 +234,13 @@ impl Rulebook {
         all
     }
 }
+
+fn all_of<'a>(found: AllMatched<'a, 'a, Arc<PolicyEntry>>) -> Match<'a> {
+    match found.is_empty() {
+        true => Match::Unmatched,
+        false => Match::Policies(found.into_iter().map(|(entry, key)| (&**entry, key)).collect()),
+    }
+}
+
+/// The most names of policies that an error message shows.
+const SHOWN_POLICIES: usize = 8;

@@ -43,7 +43,7 @@ impl<S: Store> Limiter<S> {
         if let Some(observer) = &self.shared.observer {
             let verb = Verb::Take(take);
             let decided = Ok(decision);
-            observer.decided(&self.shared.store, &slot.name, (request.key, request.cost), &verb, &decided);
+            observer.decided(&self.shared.store, &slot.name, (request.key, request.cost), &verb, decided.as_ref());
             return decided.ok();
         }
         Some(decision)
@@ -98,7 +98,7 @@ impl<S: Immediate> Limiter<S> {
         let verb = Verb::Take(self.take(slot, Take::now()));
         let decided = self.shared.store.decide_now(&[Ask::new(&slot.handle, key).cost(cost)], &verb);
         if let Some(observer) = &self.shared.observer {
-            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, decided.as_ref());
         }
         (decided.map_err(RequestError::Store), 0)
     }

@@ -36,6 +36,15 @@ pub enum RequestError {
     #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
     #[error(transparent)]
     AmbiguousKey(#[from] ratekeeper_rules::matching::AmbiguousKey),
+    /// A request has no key, or more than are decided in one step.
+    #[error("{found} keys in one request; give 1 to {max}")]
+    #[non_exhaustive]
+    KeyCount {
+        /// The number of keys in the request.
+        found: usize,
+        /// The most.
+        max: usize,
+    },
     /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -45,7 +54,7 @@ impl RequestError {
     /// Whether the same request may succeed if it is sent again soon.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::UnknownPolicy(_) => false,
+            Self::UnknownPolicy(_) | Self::KeyCount { .. } => false,
             #[cfg(feature = "rules")]
             Self::AmbiguousKey(_) => false,
             Self::Store(error) => error.is_transient(),

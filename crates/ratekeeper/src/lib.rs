@@ -30,6 +30,7 @@
 //! |---|---|---|
 //! | take permits now | [`check`](Limiter::check) | a [`Decision`] |
 //! | the same without a runtime, in memory | [`check_now`](Limiter::check_now); [`verdict_now`](Limiter::verdict_now) skips the numbers | a [`Decision`], a [`Verdict`] |
+//! | take permits of several keys, all or none | [`check_all`](Limiter::check_all), [`check_all_now`](Limiter::check_all_now) | a [`JointDecision`] |
 //! | wait for permits | `acquire`, `acquire_within` | [`AcquireError::Denied`] |
 //! | limit concurrency | `hold`, `hold_within`; the guard releases the lease | [`AcquireError::Denied`] |
 //! | charge an estimate, correct it later | [`reserve`](Limiter::reserve), [`reserve_within`](Limiter::reserve_within), then [`Reservation::settle`] | [`AcquireError::Denied`] |
@@ -173,6 +174,7 @@ mod ask;
 mod blocking;
 mod builder;
 mod change;
+mod check_all;
 #[cfg(feature = "tokio")]
 mod deadline;
 #[cfg(feature = "rules")]
@@ -207,6 +209,7 @@ pub use blocking::OpenBlockingError;
 #[cfg(feature = "tokio")]
 pub use blocking::{BlockingLease, BlockingLimiter, BlockingReservation};
 pub use builder::{LimiterBuilder, NoStore};
+pub use check_all::JointDecision;
 #[cfg(feature = "rules")]
 pub use descriptor::Descriptor;
 pub use error::{AcquireError, BuildError, RequestError, UnknownPolicy};
@@ -232,7 +235,7 @@ pub use ratekeeper_redis::{
 pub use request::Request;
 pub use reservation::Reservation;
 #[cfg(feature = "rules")]
-pub use rule_limiter::{RuleAnswer, RuleLimiter, RuleMatch};
+pub use rule_limiter::{JointRuleAnswer, PartAnswer, RuleAnswer, RuleLimiter, RuleMatch};
 
 /// For authors of stores: what [`Store`] is asked and answers.
 pub mod store {

@@ -125,7 +125,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Decision, StoreError> {
         let decided = self.shared.store.decide(&[Ask::new(&slot.handle, key).cost(cost)], verb).await;
         if let Some(observer) = &self.shared.observer {
-            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, decided.as_ref());
         }
         decided
     }

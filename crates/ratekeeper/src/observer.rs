@@ -133,7 +133,7 @@ impl Observed {
         policy: &str,
         (key, cost): (&str, u64),
         verb: &Verb,
-        decided: &Result<Decision, StoreError>,
+        decided: Result<&Decision, &StoreError>,
     ) {
         let by_fallback = match decided {
             Ok(decision) => {

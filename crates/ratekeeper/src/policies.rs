@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use ratekeeper_core::{OnQuotaChange, Policy, Rule, Store, StoreError};
@@ -23,6 +23,8 @@ pub(crate) struct PolicySlot<S: Store> {
     policy: Mutex<Arc<Policy>>,
     /// Whether a rule limits concurrency, so that takes need a lease id and waiters wait for a release.
     has_leases: AtomicBool,
+    /// The number of rules.
+    rule_count: AtomicUsize,
     #[cfg(feature = "tokio")]
     pub(crate) wait_queue: crate::wait_queue::WaitQueues,
 }
@@ -45,6 +47,7 @@ impl<S: Store> PolicySlot<S> {
             name: name.into(),
             handle,
             has_leases: AtomicBool::new(policy.has_leases()),
+            rule_count: AtomicUsize::new(policy.rules().len()),
             policy: Mutex::new(Arc::new(policy)),
             #[cfg(feature = "tokio")]
             wait_queue: crate::wait_queue::WaitQueues::default(),
@@ -63,6 +66,7 @@ impl<S: Store> PolicySlot<S> {
         let changed = policy.with_rule(rule)?;
         store.install(changed.clone(), on_change)?;
         self.has_leases.store(changed.has_leases(), Ordering::Relaxed);
+        self.rule_count.store(changed.rules().len(), Ordering::Relaxed);
         *policy = Arc::new(changed);
         Ok(())
     }
@@ -70,6 +74,12 @@ impl<S: Store> PolicySlot<S> {
     #[inline]
     pub(crate) fn has_leases(&self) -> bool {
         self.has_leases.load(Ordering::Relaxed)
+    }
+
+    /// The number of rules, and so of rule decisions for a key.
+    #[inline]
+    pub(crate) fn rule_count(&self) -> usize {
+        self.rule_count.load(Ordering::Relaxed)
     }
 
     /// Wakes a task that waits for a lease of this key.

@@ -7,6 +7,7 @@
 //! finish under the old ones.
 
 mod install;
+mod joint;
 
 use std::{
     borrow::Cow,
@@ -18,9 +19,13 @@ use arc_swap::ArcSwap;
 use ratekeeper_core::{
     Ask, Decision, Effect, Immediate, OnQuotaChange, Policy, Span, Store, StoreError, Take, Verb, Verdict,
 };
-use ratekeeper_rules::RuleFile;
+use ratekeeper_rules::{RuleFile, matching::Matched};
 
-use self::install::{InstalledRules, RuleEntry};
+pub use self::joint::{JointRuleAnswer, PartAnswer};
+use self::{
+    install::{InstalledRules, RuleEntry},
+    joint::JointMatch,
+};
 use crate::{
     descriptor::{Descriptor, EntriesOrKey},
     error::RequestError,
@@ -73,11 +78,12 @@ pub enum RuleAnswer {
     /// A policy matched and decided.
     #[non_exhaustive]
     Decided {
-        /// The policy, with the rules that decided: those of an override, if the key has one.
+        /// The policy, with the rules that decided: those of an override, if the key has one. In a domain with `match: all`,
+        /// the policy that determined the decision.
         policy: Arc<Policy>,
         /// The key that was counted.
         key: String,
-        /// The decision.
+        /// The decision. In a domain with `match: all` it has the rules of all policies that matched.
         decision: Decision,
     },
     /// The rule file limits nothing here (`unlimited: true`). Allowed.
@@ -137,23 +143,40 @@ impl<S: Store> RuleLimiter<S> {
         Ok(())
     }
 
-    /// Takes the permits if the policy that matches the descriptor admits the request now.
+    /// Takes the permits if the policy that matches the descriptor admits the request now; in a domain with `match: all`, if
+    /// all policies that match do.
     pub async fn check<'a>(&self, descriptor: impl Into<Descriptor<'a>>) -> Result<RuleAnswer, RequestError> {
         let found = match self.resolve(&descriptor.into())? {
             Found::Policy(found) => found,
             Found::Other(answer) => return Ok(answer),
+            Found::Several(all) => {
+                let joint = JointMatch::new(all.into_iter().map(|found| (0, found)), self)?;
+                return Ok(joint.ask().await?.into_deciding());
+            }
         };
         let verb = found.take();
         let decision = found.limiter.decide(&found.limiter.slot, &found.key, found.cost, verb).await?;
         Ok(found.answer(decision))
     }
 
-    /// The limiter and the key of the policy that matches; `None` if no policy does. Every way of asking works on it.
+    /// The limiter and the key of the policy that matches; `None` if no policy does. Every way of asking works on it. In a
+    /// domain with `match: all`, the first of the policies that match: see [`find_all`](Self::find_all).
     pub fn find<'a>(&self, descriptor: impl Into<Descriptor<'a>>) -> Result<Option<RuleMatch<'a, S>>, RequestError> {
-        Ok(match self.resolve(&descriptor.into())? {
+        Ok(self.find_all(descriptor)?.into_iter().next())
+    }
+
+    /// The limiters and keys of all policies that count the descriptor: at most one, or in a domain with `match: all` any
+    /// number.
+    pub fn find_all<'a>(&self, descriptor: impl Into<Descriptor<'a>>) -> Result<Vec<RuleMatch<'a, S>>, RequestError> {
+        let all = match self.resolve(&descriptor.into())? {
+            Found::Several(all) => all,
+            one => vec![one],
+        };
+        let matched = |found| match found {
             Found::Policy(FoundPolicy { limiter, key, cost, .. }) => Some(RuleMatch { limiter, key, cost }),
-            Found::Other(_) => None,
-        })
+            _ => None,
+        };
+        Ok(all.into_iter().filter_map(matched).collect())
     }
 
     /// The store, for its statistics and health.
@@ -167,38 +190,43 @@ impl<S: Store> RuleLimiter<S> {
             trace_event!(debug, domain = descriptor.domain, "no rule file has this domain");
             return Ok(Found::Other(RuleAnswer::UnknownDomain));
         };
-        let found = match &descriptor.selector {
-            EntriesOrKey::Entries(entries) => matcher.find(entries),
-            EntriesOrKey::Key(key) => matcher.find_by_key(key)?,
+        let mut found = match &descriptor.selector {
+            EntriesOrKey::Entries(entries) => matcher.find_all(entries),
+            EntriesOrKey::Key(key) => matcher.find_all_by_key(key)?,
         };
-        let cost = |default| descriptor.cost.unwrap_or(default);
-        Ok(match found {
-            None => {
+        Ok(match found.len() {
+            0 => {
                 trace_event!(debug, domain = descriptor.domain, "no rule matches");
                 Found::Other(RuleAnswer::Unmatched)
             }
-            Some((RuleEntry::Unlimited, _)) => Found::Other(RuleAnswer::Unlimited),
+            1 => found.pop().map_or(Found::Other(RuleAnswer::Unmatched), |found| self.found(found, descriptor.cost)),
+            _ => Found::Several(found.into_iter().map(|found| self.found(found, descriptor.cost)).collect()),
+        })
+    }
+
+    /// What a rule that matches says about a descriptor of this cost.
+    fn found<'a>(&self, (entry, key): Matched<'_, 'a, RuleEntry<S>>, cost: Option<u64>) -> Found<'a, S> {
+        match entry {
+            RuleEntry::Unlimited => Found::Other(RuleAnswer::Unlimited),
             // A look is not over a limit of 0, as it is over no unused limit.
-            Some((RuleEntry::RefuseAll { shadow }, _)) if *shadow || cost(1) == 0 => {
-                Found::Other(RuleAnswer::Unlimited)
-            }
-            Some((RuleEntry::RefuseAll { .. }, _)) => Found::Other(RuleAnswer::RefusedAlways),
-            Some((RuleEntry::Policy { policy, is_quota }, key)) => {
+            RuleEntry::RefuseAll { shadow } if *shadow || cost == Some(0) => Found::Other(RuleAnswer::Unlimited),
+            RuleEntry::RefuseAll { .. } => Found::Other(RuleAnswer::RefusedAlways),
+            RuleEntry::Policy { policy, is_quota } => {
                 let rules = policy.for_key(&key, || self.inner.shared.store.now());
                 match rules.shown.effect() {
-                    Effect::Deny if cost(1) > 0 => return Ok(Found::Other(RuleAnswer::RefusedAlways)),
-                    Effect::Deny | Effect::Unlimited => return Ok(Found::Other(RuleAnswer::Unlimited)),
+                    Effect::Deny if cost != Some(0) => return Found::Other(RuleAnswer::RefusedAlways),
+                    Effect::Deny | Effect::Unlimited => return Found::Other(RuleAnswer::Unlimited),
                     _ => {}
                 }
                 Found::Policy(FoundPolicy {
                     limiter: Limiter { shared: Arc::clone(&self.inner.shared), slot: Arc::clone(&rules.slot) },
                     policy: Arc::clone(&rules.shown),
                     key,
-                    cost: cost(policy.cost),
+                    cost: cost.unwrap_or(policy.cost),
                     is_quota: *is_quota,
                 })
             }
-        })
+        }
     }
 }
 
@@ -208,11 +236,15 @@ impl<S: Immediate> RuleLimiter<S> {
         let found = match self.resolve(&descriptor.into())? {
             Found::Policy(found) => found,
             Found::Other(answer) => return Ok(answer),
+            Found::Several(all) => {
+                let joint = JointMatch::new(all.into_iter().map(|found| (0, found)), self)?;
+                return Ok(joint.ask_now()?.into_deciding());
+            }
         };
         let (shared, slot, verb) = (&*found.limiter.shared, &*found.limiter.slot, found.take());
         let decided = shared.store.decide_now(&[Ask::new(&slot.handle, &found.key).cost(found.cost)], &verb);
         if let Some(observer) = &shared.observer {
-            observer.decided(&shared.store, &slot.name, (&found.key, found.cost), &verb, &decided);
+            observer.decided(&shared.store, &slot.name, (&found.key, found.cost), &verb, decided.as_ref());
         }
         Ok(found.answer(decided?))
     }
@@ -221,6 +253,8 @@ impl<S: Immediate> RuleLimiter<S> {
 /// What the rules say about a descriptor, before the store is asked.
 enum Found<'a, S: Store> {
     Policy(FoundPolicy<'a, S>),
+    /// What several policies of a domain with `match: all` say.
+    Several(Vec<Found<'a, S>>),
     Other(RuleAnswer),
 }
 

@@ -46,7 +46,7 @@ fn the_tutorial_is_executable() {
 
 #[test]
 fn the_page_about_rules_is_executable() {
-    with_its_rules("docs/rules.md", 5, 13);
+    with_its_rules("docs/rules.md", 6, 15);
 }
 
 /// Executes a page on a server with the rule files that the page shows, each named after its domain.

@@ -4,6 +4,8 @@
 //! any value. Of the patterns that match, the one with the most entries applies; of those, the one with the most
 //! literals; of those, the first in the files.
 //!
+//! In a domain with [`MatchMode::All`], every pattern that matches applies ([`PatternMatcher::find_all`]).
+//!
 //! Patterns with the same entry names and the same positions of literals share a *shape*, and one hash lookup finds the
 //! pattern within it. Bound: one lookup per shape, independent of the number of policies.
 
@@ -11,8 +13,8 @@ use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
 use smallvec::SmallVec;
 
-use super::{AmbiguousKey, KEY_ENTRY, Matched};
-use crate::{MatchValue, key, native::pattern};
+use super::{AllMatched, AmbiguousKey, KEY_ENTRY, Matched};
+use crate::{MatchMode, MatchValue, key, native::pattern};
 
 /// The policies of one domain in the native format.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct PatternMatcher<T> {
     /// Most specific first.
     shapes: Vec<Shape>,
     for_bare_key: ForBareKey,
+    mode: MatchMode,
 }
 
 /// A policy's pattern, in the order of the files.
@@ -61,7 +64,7 @@ enum ForBareKey {
 }
 
 impl<T> PatternMatcher<T> {
-    pub(super) fn new(policies: Vec<NamedPattern<T>>) -> Self {
+    pub(super) fn new(policies: Vec<NamedPattern<T>>, mode: MatchMode) -> Self {
         let bare_key = entries_for_bare_key(&policies);
         let mut shapes: HashMap<Vec<(String, bool)>, ByLiterals> = HashMap::new();
         for (position, NamedPattern { pattern, .. }) in policies.iter().enumerate() {
@@ -84,7 +87,34 @@ impl<T> PatternMatcher<T> {
             Err(names) => ForBareKey::Ambiguous(names),
         };
         let entries = policies.into_iter().map(|policy| policy.entry).collect();
-        Self { entries, shapes, for_bare_key }
+        Self { entries, shapes, for_bare_key, mode }
+    }
+
+    /// Which of the policies that match count a request.
+    #[inline]
+    pub fn mode(&self) -> MatchMode {
+        self.mode
+    }
+
+    /// All entries that count a descriptor: that of [`find`](Self::find), or with [`MatchMode::All`] every one that
+    /// matches, in the order of the files.
+    pub fn find_all<'m, 'r>(&'m self, entries: &[(&'r str, &'r str)]) -> AllMatched<'m, 'r, T> {
+        if self.mode == MatchMode::Best {
+            return self.find(entries).into_iter().collect();
+        }
+        let mut found: SmallVec<[_; 4]> = self.shapes.iter().filter_map(|shape| shape.find(entries)).collect();
+        found.sort_by_key(|(position, _)| *position);
+        found.into_iter().filter_map(|(position, key)| Some((self.entries.get(position)?, key))).collect()
+    }
+
+    /// All entries that count a key without a descriptor. With [`MatchMode::All`] and a pattern that names
+    /// [`KEY_ENTRY`], the key is a descriptor of that entry; else there is at most the one of
+    /// [`find_by_key`](Self::find_by_key).
+    pub fn find_all_by_key<'m, 'r>(&'m self, key: &'r str) -> Result<AllMatched<'m, 'r, T>, AmbiguousKey> {
+        if self.mode == MatchMode::All && self.shapes.iter().any(Shape::names_key) {
+            return Ok(self.find_all(&[(KEY_ENTRY, key)]));
+        }
+        Ok(self.find_by_key(key)?.into_iter().collect())
     }
 
     /// The entry for a descriptor, and the key the request is counted under.

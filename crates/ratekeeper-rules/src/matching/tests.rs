@@ -57,6 +57,40 @@ fn a_list_matches_each_of_its_values() {
     assert_eq!((by_key("eve"), by_key("alice")), (pair("banned", ""), pair("user", "alice")));
 }
 
+/// With `match: all`, every pattern that matches applies, in the order of the files.
+#[test]
+fn all_patterns_that_match_apply() {
+    let mode = |mut file: RuleFile| {
+        file.match_mode = MatchMode::All;
+        file
+    };
+    let first = native(&[("global", "{}"), ("user", "{ user: \"*\" }"), ("login", "{ path: /login }")]);
+    let second = native(&[("ip-user", "{ user: \"*\", ip: \"*\" }"), ("acme", "{ user: acme }")]);
+    let both = [mode(first.clone()), mode(second)];
+    let matchers = matchers(&both);
+    let api = matchers.domain("api").unwrap();
+    let found = |entries: &[(&str, &str)]| -> Vec<(String, String)> {
+        api.find_all(entries).into_iter().map(|(entry, key)| (entry.clone(), key.into_owned())).collect()
+    };
+    let expected = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(entry, key)| ((*entry).to_owned(), (*key).to_owned())).collect()
+    };
+    let login = [("path", "/login"), ("ip", "1.1.1.1"), ("user", "7")];
+    assert_eq!(found(&login), expected(&[("global", ""), ("user", "7"), ("login", ""), ("ip-user", "7:1.1.1.11:7")]));
+    assert_eq!(found(&[("user", "acme")]), expected(&[("global", ""), ("user", "acme"), ("acme", "")]));
+    assert_eq!(found(&[("agent", "x")]), expected(&[("global", "")]));
+    // A key without a descriptor: the policy for everything, as with `match: best`.
+    assert_eq!(api.find_all_by_key("7").unwrap().into_vec(), [(&"global".to_owned(), Cow::Borrowed("7"))]);
+
+    let keyed = mode(native(&[("global", "{}"), ("key", "{ key: \"*\" }")]));
+    let matchers = self::matchers(&[keyed]);
+    let found = matchers.domain("api").unwrap().find_all_by_key("7").unwrap();
+    assert_eq!(found.into_vec(), [(&"global".to_owned(), Cow::Borrowed("")), (&"key".to_owned(), Cow::Borrowed("7"))]);
+
+    let matchers = self::matchers(&[first]);
+    assert_eq!(matchers.domain("api").unwrap().find_all(&login).len(), 1, "the best one");
+}
+
 /// More entries win over more literals, and those over the order of the files.
 #[test]
 fn the_most_specific_pattern_wins() {

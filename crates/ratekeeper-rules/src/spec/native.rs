@@ -17,11 +17,22 @@ pub(crate) struct NativeSpec {
     /// The namespace that requests name. Keys of different domains are independent.
     #[schemars(required, length(min = 1, max = 128))]
     pub(crate) domain: Option<String>,
+    /// Which of the policies that match a request count it. All files of a domain have the same. Default: best.
+    #[serde(rename = "match")]
+    pub(crate) match_mode: Option<MatchModeWord>,
     /// Defaults of all rules in the file.
     pub(crate) defaults: Option<DefaultsSpec>,
-    /// The policies. The most specific pattern that matches a request applies.
+    /// The policies. The most specific pattern that matches a request applies; with `match: all`, every one.
     #[schemars(required, length(min = 1))]
     pub(crate) policies: Option<Vec<PolicySpec>>,
+}
+
+/// Which of the policies that match a request count it: the most specific, or all of them.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", rename = "MatchMode")]
+pub(crate) enum MatchModeWord {
+    Best,
+    All,
 }
 
 /// Defaults of all rules in the file.

@@ -19,13 +19,16 @@ pub struct Answer {
     /// The estimated wait of a request that a concurrency rule denies, by the hold times of leases that this process has
     /// granted. At most the certain `retry_after`. `None` for other answers, and before the first release.
     pub estimated_wait: Option<Span>,
-    /// The answers of the subjects, in the order of the request.
+    /// The answers of the subjects, in the order of the request. A subject of a domain with `match: all` has one for each
+    /// policy that counts it.
     pub subjects: Vec<SubjectAnswer>,
 }
 
-/// The answer for one subject.
+/// The answer for one subject, under one policy.
 #[derive(Clone, Debug)]
 pub struct SubjectAnswer {
+    /// The position of the subject in the request.
+    pub subject: usize,
     /// How the subject was resolved.
     pub resolution: Resolution,
     /// The policy that matches; it has the names of the rules.
@@ -102,14 +105,39 @@ impl Answer {
         self.decision.as_ref().map_or(Verdict::Allow { wait: Span::ZERO }, |decision| decision.verdict)
     }
 
-    /// The name of the decision's source. If there is no decision, or a ban applies to the first subject, the name of
-    /// that subject's resolution.
+    /// The name of the decision's source. If there is no decision, or a ban applies, the name of the resolution.
     pub fn source(&self) -> &'static str {
         let resolution = self.subjects.first().map_or(Resolution::Unmatched, |subject| subject.resolution);
+        let is_banned = |subject: &SubjectAnswer| {
+            subject.resolution == Resolution::RefusedAlways && subject.verdict == Verdict::Never
+        };
         match &self.decision {
+            _ if self.subjects.iter().any(is_banned) => Resolution::RefusedAlways.name(),
             Some(decision) if resolution != Resolution::RefusedAlways => decision.source.name(),
             _ => resolution.name(),
         }
+    }
+
+    /// The answer that determined the decision: that of the rule that decided, of a ban, or else the first.
+    pub fn deciding(&self) -> Option<&SubjectAnswer> {
+        let found = match self.decision.as_ref().map(|decision| decision.decided_by) {
+            Some(DecidedBy::Rule(at)) => self.subjects.iter().find(|subject| subject.rules.contains(&at)),
+            Some(DecidedBy::Nothing) => self.subjects.iter().find(|subject| subject.verdict == Verdict::Never),
+            _ => None,
+        };
+        found.or_else(|| self.subjects.first())
+    }
+
+    /// The policies whose rules the decision has, in its order. Subjects that share a key share its rules, which the
+    /// decision has once.
+    pub fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
+        let mut next = 0;
+        self.subjects.iter().filter_map(move |subject| {
+            let policy =
+                subject.policy.as_ref().filter(|_| subject.rules.start == next && !subject.rules.is_empty())?;
+            next = subject.rules.end;
+            Some(policy)
+        })
     }
 
     /// Names and decisions of one subject's rules.
@@ -122,10 +150,7 @@ impl Answer {
     /// The trace attributes of a request. An unknown domain is omitted, because it is arbitrary text of the client.
     pub(super) fn span_attributes<'a>(&'a self, domain: &'a str) -> DecisionAttributes<'a> {
         let decision = self.decision.as_ref();
-        let deciding = match decision.map(|decision| decision.decided_by) {
-            Some(DecidedBy::Rule(at)) => self.subjects.iter().find(|subject| subject.rules.contains(&at)),
-            _ => self.subjects.first(),
-        };
+        let deciding = self.deciding();
         let resolution = deciding.map_or(Resolution::Unmatched, |subject| subject.resolution);
         let known = !matches!(resolution, Resolution::UnknownDomain | Resolution::SwitchedOff);
         DecisionAttributes {
@@ -138,7 +163,7 @@ impl Answer {
             verdict: self.verdict(),
             source: decision.map_or(resolution.name(), |decision| decision.source.name()),
             cost: self.subjects.iter().fold(0, |sum, subject| sum.saturating_add(subject.cost)),
-            subjects: self.subjects.len(),
+            subjects: self.subjects.last().map_or(0, |last| last.subject + 1),
         }
     }
 
@@ -154,6 +179,7 @@ impl SubjectAnswer {
     /// An answer that allows the subject, without policy or rules.
     pub(super) fn of(resolution: Resolution, cost: u64) -> Self {
         Self {
+            subject: 0,
             resolution,
             policy: None,
             ban: None,

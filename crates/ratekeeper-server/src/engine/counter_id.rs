@@ -5,24 +5,28 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use smallvec::SmallVec;
+
 use super::{Engine, inline_limits::THROTTLE_DOMAIN};
 use crate::{
     request::Descriptor,
-    rulebook::{LimitEntry, LimitKind, Match},
+    rulebook::{LimitEntry, LimitKind, Match, PolicyEntry},
 };
 
 impl Engine {
-    /// The counter id of a key under the current rules. Different keys have the same id if a rule counts them as one.
-    #[must_use]
-    pub fn counter_id(&self, domain: &str, key: &str) -> u64 {
+    /// Appends the counter ids of a subject under the current rules; none if no rule counts it. Different keys have the
+    /// same id if a rule counts them as one.
+    pub fn add_counter_ids(&self, domain: &str, descriptor: Descriptor<'_>, ids: &mut SmallVec<[u64; 1]>) {
         let book = self.inner.book.load();
-        let (entry, counted) = match book.find(domain, Descriptor::Key(key)) {
-            Ok(Match::Policy(entry, counted)) => (entry, counted),
-            Ok(Match::Limit(LimitEntry { kind: LimitKind::Policy(entry), .. }, counted)) => (&**entry, counted),
-            // No rule counts the key.
-            _ => return hash_of((domain, "", key)),
-        };
-        hash_of((entry.policy.domain(), entry.policy.name(), &counted))
+        let id = |entry: &PolicyEntry, counted: &str| hash_of((entry.policy.domain(), entry.policy.name(), counted));
+        match book.find(domain, descriptor) {
+            Ok(Match::Policy(entry, counted)) => ids.push(id(entry, &counted)),
+            Ok(Match::Limit(LimitEntry { kind: LimitKind::Policy(entry), .. }, counted)) => {
+                ids.push(id(entry, &counted))
+            }
+            Ok(Match::Policies(all)) => ids.extend(all.iter().map(|(entry, counted)| id(entry, counted))),
+            _ => {}
+        }
     }
 
     /// The counter id of a key's throttle, which does not depend on its numbers.

@@ -13,7 +13,7 @@ pub(super) use self::targets::Target;
 use super::{Engine, Resolution, SubjectAnswer, inline_limits::THROTTLE_DOMAIN};
 use crate::{
     lossy_text::Escaped,
-    request::{Request, RequestError},
+    request::{MAX_TARGETS, Request, RequestError},
     rulebook::{LimitEntry, Match, Rulebook},
     wiring::AnyPolicy,
 };
@@ -45,7 +45,8 @@ impl<'r> Resolved<'r> {
             return Ok(resolved);
         }
         let mut limits: SmallVec<[Option<&'r LimitEntry>; 2]> = SmallVec::new();
-        for subject in request.subjects {
+        for (index, subject) in request.subjects.iter().enumerate() {
+            let first = resolved.subjects.len();
             let found = book
                 .find(request.domain, subject.descriptor)
                 .map_err(|error| RequestError::Invalid(error.to_string()))?;
@@ -78,12 +79,29 @@ impl<'r> Resolved<'r> {
                     resolved.add_limit(limit, key, subject, engine);
                     Some(limit)
                 }
+                (None, Match::Policies(all)) => {
+                    for (entry, key) in all {
+                        resolved.add(PolicyRef::Book(entry), key, subject, engine);
+                    }
+                    None
+                }
+                (None, Match::UnknownPolicy) => {
+                    return Err(RequestError::Invalid(book.unknown_policy(request.domain, subject.descriptor)));
+                }
                 (None, Match::Unmatched | Match::UnknownDomain) => {
                     engine.let_through(Resolution::Unmatched);
                     resolved.subjects.push((SubjectAnswer::of(Resolution::Unmatched, subject.cost.unwrap_or(1)), None));
                     None
                 }
             };
+            for (answer, _) in &mut resolved.subjects[first..] {
+                answer.subject = index;
+            }
+            if resolved.targets.len() > MAX_TARGETS {
+                return Err(RequestError::invalid(format!(
+                    "the request is counted under more than {MAX_TARGETS} keys, which is the most; send fewer descriptors"
+                )));
+            }
             limits.push(limit);
         }
         resolved.remove_replaced(&limits);
@@ -105,9 +123,11 @@ impl<'r> Resolved<'r> {
     fn resolve_all(&mut self, request: &Request<'_>, resolution: Resolution, engine: &Engine) {
         self.targets.clear();
         self.subjects.clear();
-        for subject in request.subjects {
+        for (index, subject) in request.subjects.iter().enumerate() {
             engine.let_through(resolution);
-            self.subjects.push((SubjectAnswer::of(resolution, subject.cost.unwrap_or(1)), None));
+            let mut answer = SubjectAnswer::of(resolution, subject.cost.unwrap_or(1));
+            answer.subject = index;
+            self.subjects.push((answer, None));
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each descriptor has a separate status: one within its limit is `OK` even if another one denies the request. The
 //! numbers are those of the rule with the longest `retry_after`, or, if all rules allow, of the rule with the fewest
-//! permits remaining. A shadow rule is reported only if the descriptor has no enforced rule.
+//! permits remaining. A shadow rule is reported only if the descriptor has no enforced rule. In a domain with `match:
+//! all`, these are the rules of all policies that count the descriptor.
 
 use ratekeeper_core::{Period, ReadyRule, RuleDecision, Span, Verdict};
 use ratekeeper_rules::EnvoyUnit;
@@ -22,12 +23,21 @@ pub(super) fn code(verdict: Verdict) -> Code {
     }
 }
 
-/// The status of one descriptor.
-pub(super) fn status(answer: &Answer, subject: &SubjectAnswer) -> DescriptorStatus {
+/// The status of one descriptor: under one policy, or in a domain with `match: all` under several, combined.
+pub(super) fn status(answer: &Answer, policies: &[SubjectAnswer]) -> DescriptorStatus {
     // A descriptor with `quota_mode` reports `OVER_LIMIT` even if another quota lets the request pass.
-    let code = if subject.quota_mode && subject.over_limit { Code::OverLimit } else { code(subject.verdict) };
+    let is_over = |subject: &SubjectAnswer| {
+        (subject.quota_mode && subject.over_limit) || code(subject.verdict) == Code::OverLimit
+    };
+    let code = if policies.iter().any(is_over) { Code::OverLimit } else { Code::Ok };
     let mut status = DescriptorStatus { code: code.into(), ..Default::default() };
-    match (subject.resolution, reported_rule(answer, subject)) {
+    let reported = policies.iter().filter_map(|subject| Some((subject, reported_rule(answer, subject)?)));
+    let (subject, rule) = match (reported.min_by_key(|(_, (_, decision))| rank(decision)), policies.first()) {
+        (Some((subject, rule)), _) => (subject, Some(rule)),
+        (None, Some(subject)) => (subject, None),
+        (None, None) => return status,
+    };
+    match (subject.resolution, rule) {
         (Resolution::Decided, Some((rule, decision))) => {
             let name = if subject.written.is_some_and(|written| written.unit.name() == rule.name()) {
                 "" // The limit is unnamed in its file; the reader derived a name from its unit.
@@ -52,14 +62,7 @@ pub(super) fn headers(answer: &Answer, fields: &HeaderCache, list: &mut Vec<Head
     let put = |name: &'static str, value: &str| {
         list.push(HeaderValue { key: name.to_owned(), value: value.to_owned(), raw_value: Vec::new() });
     };
-    // Descriptors that share a key share its rules, which the decision lists once.
-    let mut next = 0;
-    let policies = answer.subjects.iter().filter_map(|subject| {
-        let policy = subject.policy.as_ref().filter(|_| subject.rules.start == next && !subject.rules.is_empty())?;
-        next = subject.rules.end;
-        Some(policy)
-    });
-    if let Some(fields) = fields.of(policies) {
+    if let Some(fields) = fields.of(answer.policies()) {
         fields.for_each_with(decision, answer.estimated_wait, put);
     }
 }
@@ -68,14 +71,17 @@ pub(super) fn headers(answer: &Answer, fields: &HeaderCache, list: &mut Vec<Head
 fn reported_rule<'a>(answer: &'a Answer, subject: &'a SubjectAnswer) -> Option<(&'a ReadyRule, &'a RuleDecision)> {
     let decisions = answer.decision.as_ref()?.rules.get(subject.rules.clone())?;
     let rules = subject.policy.as_ref()?.rules().iter().zip(decisions);
-    rules.min_by_key(|(_, decision)| {
-        let delay = match decision.verdict {
-            Verdict::Never => Span::from_micros(u64::MAX),
-            Verdict::Deny { retry_after } => retry_after,
-            Verdict::Allow { .. } => Span::ZERO,
-        };
-        (decision.shadow, std::cmp::Reverse(delay), decision.remaining)
-    })
+    rules.min_by_key(|(_, decision)| rank(decision))
+}
+
+/// The order of rules, the one to report first.
+fn rank(decision: &RuleDecision) -> (bool, std::cmp::Reverse<Span>, u64) {
+    let delay = match decision.verdict {
+        Verdict::Never => Span::from_micros(u64::MAX),
+        Verdict::Deny { retry_after } => retry_after,
+        Verdict::Allow { .. } => Span::ZERO,
+    };
+    (decision.shadow, std::cmp::Reverse(delay), decision.remaining)
 }
 
 /// A limit in the form of its rule file or of the request.

@@ -86,13 +86,16 @@ impl RateLimitHandler {
 
 /// Stores the status of each subject at its position in the request.
 fn set_statuses(answer: &Answer, group: &DescriptorGroup<'_>, statuses: &mut Statuses) {
-    for (subject, position) in answer.subjects.iter().zip(&group.positions) {
+    for policies in answer.subjects.chunk_by(|a, b| a.subject == b.subject) {
+        // Descriptors with notes are in the Envoy format, where one limit counts them.
+        let [subject, ..] = policies else { continue };
+        let Some(position) = group.positions.get(subject.subject) else { continue };
         let noted = DescriptorNotes {
             quota_mode: subject.quota_mode,
             violated: subject.quota_mode && subject.over_limit,
             fields: subject.metadata.clone().map(|fields| (fields, !subject.over_limit)),
         };
-        statuses[*position] = (encode::status(answer, subject), noted);
+        statuses[*position] = (encode::status(answer, policies), noted);
     }
 }
 

@@ -4,7 +4,7 @@
 //! proxy's configuration, which a client cannot change.
 //!
 //! ```text
-//! /v1/auth?domain=api&entry=user:header:x-api-key&entry=path:path&cost=2&deny_status=403
+//! /v1/auth?domain=api&entry=user:header:x-api-key&entry=path:path&and&entry=ip:address&cost=2&deny_status=403
 //! ```
 
 mod original_request;
@@ -55,12 +55,10 @@ impl Http {
         let original = |configured: &Option<HeaderName>, usual: &[HeaderName]| {
             original(&head.headers, configured.as_ref(), usual).map_err(contradiction)
         };
-        let sources = if query.entries.is_empty() { &config.entries } else { &query.entries };
         let address = || config.address.key(Some(peer.ip()), &head.headers).unwrap_or_default();
-        let mut values: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(sources.len());
-        for (name, source) in sources {
-            let value: Cow<'_, str> = match source {
-                EntrySource::Address => address().into(),
+        let value = |source| -> Result<Cow<'_, str>, Problem> {
+            Ok(match source {
+                &EntrySource::Address => address().into(),
                 EntrySource::Header(name) => field(&head.headers, name),
                 EntrySource::Path(header) => without_query(original(header, &ORIGINAL_URI)?),
                 EntrySource::Method(header) => original(header, &ORIGINAL_METHOD)?,
@@ -69,20 +67,38 @@ impl Http {
                     found => found,
                 },
                 EntrySource::Value(value) => value.as_str().into(),
-            };
-            // An absent or empty header adds no entry; the rules may have a policy for requests without it.
-            if !value.is_empty() {
-                values.push((name, value));
+            })
+        };
+        let configured = [config.entries.as_slice()];
+        let sources: Vec<&[(String, EntrySource)]> = match query.descriptors.as_slice() {
+            [] => configured.into_iter().filter(|entries| !entries.is_empty()).collect(),
+            descriptors => descriptors.iter().map(Vec::as_slice).collect(),
+        };
+        let mut values: Vec<Vec<(&str, Cow<'_, str>)>> = Vec::with_capacity(sources.len());
+        for entries in &sources {
+            let mut found = Vec::with_capacity(entries.len());
+            for (name, source) in *entries {
+                let value = value(source)?;
+                // An absent or empty header adds no entry; the rules may have a policy for requests without it.
+                if !value.is_empty() {
+                    found.push((name.as_str(), value));
+                }
             }
+            values.push(found);
         }
         let key = if sources.is_empty() { address() } else { String::new() };
-        let entries: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, &**value)).collect();
-        let descriptor = match sources.is_empty() {
-            true => Descriptor::Key(&key),
-            false if entries.is_empty() => Descriptor::Entries(&[(NO_VALUE, NO_VALUE)]),
-            false => Descriptor::Entries(&entries),
+        // A descriptor without a value is left out, unless it is the only one.
+        let entries: Vec<Vec<(&str, &str)>> = values
+            .iter()
+            .filter(|found| !found.is_empty())
+            .map(|found| found.iter().map(|(name, value)| (*name, &**value)).collect())
+            .collect();
+        let subject = |descriptor| Subject { descriptor, cost: query.cost, ..Subject::key("") };
+        let subjects: Vec<Subject<'_>> = match (sources.is_empty(), entries.as_slice()) {
+            (true, _) => vec![subject(Descriptor::Key(&key))],
+            (false, []) => vec![subject(Descriptor::Entries(&[(NO_VALUE, NO_VALUE)]))],
+            (false, entries) => entries.iter().map(|entries| subject(Descriptor::Entries(entries))).collect(),
         };
-        let subjects = [Subject { descriptor, cost: query.cost, limit: None }];
         let request = Request { domain: &domain, subjects: &subjects, verb: Verb::Take(Take::now()) };
         let answer = self.0.engine.decide(&request).await?;
         Ok(render::allowed_or(deny, &answer, &self.0.fields))

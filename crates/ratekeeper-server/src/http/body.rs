@@ -1,6 +1,11 @@
 //! JSON bodies of HTTP requests, and the verb of each path.
 //!
+//! The subjects of a request (`key`, `descriptor`, `keys`, `descriptors`) are in [`subjects`].
+//!
 //! Unknown fields are errors: a misspelt `cost` must not become a request that costs 1.
+
+mod entries;
+mod subjects;
 
 use std::{borrow::Cow, fmt};
 
@@ -10,11 +15,12 @@ use ratekeeper_core::{
 };
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
 use super::Problem;
-use crate::request::{Descriptor, MAX_ENTRIES, Subject};
+use entries::Entries;
+use subjects::{Items, PolicyKey};
 
 /// The body of every `POST`.
 #[derive(Debug, Deserialize)]
@@ -26,8 +32,14 @@ pub(super) struct Body<'a> {
     key: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     descriptor: Option<Entries<'a>>,
+    #[serde(borrow, default)]
+    descriptors: Option<Items<Entries<'a>>>,
+    #[serde(borrow, default)]
+    keys: Option<Items<PolicyKey<'a>>>,
     #[serde(default)]
     cost: Option<u64>,
+    #[serde(default)]
+    cost_each: Option<Items<u64>>,
     #[serde(default)]
     max_wait_ms: Option<f64>,
     #[serde(default)]
@@ -38,6 +50,8 @@ pub(super) struct Body<'a> {
     at_ms: Option<f64>,
     #[serde(default)]
     lease: Option<u64>,
+    #[serde(default)]
+    for_ms: Option<f64>,
 }
 
 /// A path that carries out one verb.
@@ -58,41 +72,16 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// The entries of the descriptor, borrowed.
-    pub(super) fn entries(&self) -> Vec<(&str, &str)> {
-        let entries = self.descriptor.iter().flat_map(|entries| &entries.0);
-        entries.map(|(key, value)| (&**key, &**value)).collect()
-    }
-
-    /// The subject. `entries` is what [`entries`](Self::entries) returned.
-    pub(super) fn subject<'s>(&'s self, entries: &'s [(&'s str, &'s str)]) -> Result<Subject<'s>, Problem> {
-        let descriptor = match (&self.key, &self.descriptor) {
-            (Some(key), None) => Descriptor::Key(key),
-            (None, Some(_)) if entries.is_empty() => {
-                let message = "the descriptor is empty; give it an entry, such as \"user\": \"42\"";
-                return Err(Problem::bad_request(message));
-            }
-            (None, Some(_)) => Descriptor::Entries(entries),
-            (Some(_), Some(_)) => {
-                return Err(Problem::bad_request("the request has both a key and a descriptor; keep one"));
-            }
-            (None, None) => {
-                return Err(Problem::bad_request("the request has neither a key nor a descriptor; give one of them"));
-            }
-        };
-        // The cost of a settle is the reserved amount.
-        Ok(Subject { descriptor, cost: self.cost.or(self.reserved), limit: None })
-    }
-
     /// The verb; a field that belongs to another verb is an error.
     pub(super) fn verb(&self, endpoint: &Endpoint) -> Result<Verb, Problem> {
         let fields = [
-            ("cost", self.cost.is_some()),
+            ("cost", self.cost.is_some() || self.cost_each.is_some()),
             ("max_wait_ms", self.max_wait_ms.is_some()),
             ("reserved", self.reserved.is_some()),
             ("actual", self.actual.is_some()),
             ("at_ms", self.at_ms.is_some()),
             ("lease", self.lease.is_some()),
+            ("for_ms", self.for_ms.is_some()),
         ];
         let unexpected = fields.into_iter().find(|(field, is_given)| *is_given && !endpoint.fields.contains(field));
         if let Some((unexpected, _)) = unexpected {
@@ -113,6 +102,13 @@ impl<'a> Body<'a> {
             ));
         };
         Ok(Verb::Settle { actual, at: self.at()? })
+    }
+
+    fn block(&self) -> Result<Verb, Problem> {
+        match self.for_ms {
+            Some(span) => Ok(Verb::Block { span: micros("for_ms", span, MAX_WAIT)? }),
+            None => Err(Problem::bad_request("block needs for_ms, the time in milliseconds; 0 lifts a block")),
+        }
     }
 
     fn heartbeat(&self) -> Result<Verb, Problem> {
@@ -141,7 +137,7 @@ impl Endpoint {
 }
 
 /// The paths of all verbs, the most used first.
-const ENDPOINTS: [Endpoint; 8] = [
+const ENDPOINTS: [Endpoint; 9] = [
     Endpoint { path: "/v1/check", fields: &["cost", "max_wait_ms"], verb: |body| body.take() },
     Endpoint { path: "/v1/peek", fields: &[], verb: |_| Ok(Verb::Peek) },
     Endpoint { path: "/v1/refund", fields: &["cost", "at_ms"], verb: |body| Ok(Verb::Refund { at: body.at()? }) },
@@ -153,6 +149,7 @@ const ENDPOINTS: [Endpoint; 8] = [
     },
     Endpoint { path: "/v1/heartbeat", fields: &["lease"], verb: |body| body.heartbeat() },
     Endpoint { path: "/v1/penalize", fields: &["cost"], verb: |_| Ok(Verb::Penalize) },
+    Endpoint { path: "/v1/block", fields: &["for_ms"], verb: |body| body.block() },
     Endpoint { path: "/v1/reset", fields: &[], verb: |_| Ok(Verb::Reset) },
 ];
 
@@ -194,45 +191,3 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
         deserializer.deserialize_map(ObjectVisitor)
     }
 }
-
-/// A JSON object of strings, in the order of the text: descriptors are matched in order.
-#[derive(Debug)]
-pub(super) struct Entries<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EntriesVisitor;
-        impl<'de> Visitor<'de> for EntriesVisitor {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of strings, such as {\"user\":\"42\"}")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
-                let mut entries: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::new();
-                while let Some((Text(key), Text(value))) = map.next_entry()? {
-                    // Bounds the comparisons: each key is compared with all before it.
-                    if entries.len() == MAX_ENTRIES {
-                        return Err(M::Error::custom(format_args!(
-                            "a descriptor of more than {MAX_ENTRIES} entries; {MAX_ENTRIES} is the most"
-                        )));
-                    }
-                    if entries.iter().any(|(other, _)| *other == key) {
-                        return Err(M::Error::custom(format!(
-                            "descriptor entry \"{}\" occurs twice",
-                            key.escape_debug()
-                        )));
-                    }
-                    entries.push((key, value));
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(EntriesVisitor)
-    }
-}
-
-/// A string, borrowed if it has no escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

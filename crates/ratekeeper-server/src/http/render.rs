@@ -1,38 +1,33 @@
 //! Decisions as HTTP responses: JSON and header fields.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Response, StatusCode,
     header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use ratekeeper_core::{Policy, Release, Source, Span, Timestamp, Verb, Verdict};
+use ratekeeper_core::{Release, Source, Span, Timestamp, Verb, Verdict};
 
 use ratekeeper_http::{
-    decision_json::{push_decision, push_request, push_unmatched},
+    decision_json::{push_decision, push_request, push_retry_after, push_rules, push_unmatched},
     json::{push, push_field, push_string, push_word},
 };
 
 use super::{HttpResponse, Problem, problem};
 use crate::{
-    engine::Answer,
+    engine::{Answer, SubjectAnswer},
     header_cache::HeaderCache,
     request::{Descriptor, Subject},
 };
 
-/// The decision as one line of JSON: the fields that `ratekeeper simulate` writes, then policy, source and lease.
-pub fn answer_line(answer: &Answer, subject: &Subject<'_>, verb: Verb, now: Timestamp) -> Vec<u8> {
+/// The decision as one line of JSON: the fields that `ratekeeper simulate` writes, then policy, source and lease. If
+/// several keys were counted, `key`, `cost` and `policy` are those that determined the decision, and `subjects` has all.
+pub fn answer_line(answer: &Answer, subjects: &[Subject<'_>], verb: Verb, now: Timestamp) -> Vec<u8> {
     let mut line = Vec::with_capacity(512);
-    let first = answer.subjects.first();
+    let deciding = answer.deciding();
     let at = answer.decision.as_ref().map_or(now, |decision| decision.decided_at);
-    let cost = match verb {
-        Verb::Peek | Verb::Reset | Verb::Heartbeat(_) => 0,
-        Verb::Settle { actual, .. } => actual,
-        _ => first.map_or(subject.cost.unwrap_or(1), |subject| subject.cost),
-    };
-    push_request(&mut line, at, first.map_or("", |subject| &subject.key), cost, verb.name());
+    let cost = cost(verb, deciding.map_or(1, |subject| subject.cost));
+    push_request(&mut line, at, deciding.map_or("", |subject| &subject.key), cost, verb.name());
     match &answer.decision {
         Some(decision) => {
             push_decision(&mut line, decision, |line, index| {
@@ -42,10 +37,7 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, verb: Verb, now: Time
         None => push_unmatched(&mut line),
     }
     push(&mut line, b",\"policy\":");
-    match first.and_then(|subject| subject.policy_name()) {
-        Some(policy) => push_string(&mut line, policy),
-        None => push(&mut line, b"null"),
-    }
+    push_optional(&mut line, deciding.and_then(SubjectAnswer::policy_name));
     push_word(&mut line, b",\"source\":\"", answer.source());
     if let Some(estimated_wait) = answer.estimated_wait {
         push_field(&mut line, b",\"estimated_wait_us\":", estimated_wait.as_micros());
@@ -58,8 +50,48 @@ pub fn answer_line(answer: &Answer, subject: &Subject<'_>, verb: Verb, now: Time
             push(&mut line, if decision.lease.is_some() { b",\"held\":true" } else { b",\"held\":false" });
         }
     }
+    if subjects.len() > 1 || answer.subjects.len() > 1 {
+        push_subjects(&mut line, answer, verb);
+    }
     push(&mut line, b"}\n");
     line
+}
+
+/// The cost that is shown for a verb.
+fn cost(verb: Verb, cost: u64) -> u64 {
+    match verb {
+        Verb::Peek | Verb::Reset | Verb::Heartbeat(_) | Verb::Block { .. } => 0,
+        Verb::Settle { actual, .. } => actual,
+        _ => cost,
+    }
+}
+
+/// Appends `subjects`: each key under each policy, with its part of the decision.
+fn push_subjects(line: &mut Vec<u8>, answer: &Answer, verb: Verb) {
+    push(line, b",\"subjects\":[");
+    for (index, subject) in answer.subjects.iter().enumerate() {
+        if index > 0 {
+            line.push(b',');
+        }
+        push_field(line, b"{\"subject\":", subject.subject as u64);
+        push(line, b",\"key\":");
+        push_string(line, &subject.key);
+        push(line, b",\"policy\":");
+        push_optional(line, subject.policy_name());
+        push_field(line, b",\"cost\":", cost(verb, subject.cost));
+        push_word(line, b",\"verdict\":\"", subject.verdict.name());
+        push_retry_after(line, subject.verdict.retry_after_span());
+        push_rules(line, answer.rules_of(subject));
+        push(line, b"}");
+    }
+    push(line, b"]");
+}
+
+fn push_optional(line: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => push_string(line, text),
+        None => push(line, b"null"),
+    }
 }
 
 /// The decision as a response with status 200.
@@ -94,7 +126,7 @@ pub(super) fn allowed_or(deny: Option<StatusCode>, answer: &Answer, fields: &Hea
         _ => "a retry cannot succeed: the cost exceeds the limit".to_owned(),
     };
     let mut problem = Problem::quota_exceeded(detail).with_status(deny);
-    if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(policies(answer))) {
+    if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(answer.policies())) {
         problem = problem.with_violated(fields.violated(decision));
     }
     let mut reply = problem::reply(problem);
@@ -103,7 +135,7 @@ pub(super) fn allowed_or(deny: Option<StatusCode>, answer: &Answer, fields: &Hea
 }
 
 fn put_fields(answer: &Answer, fields: &HeaderCache, headers: &mut HeaderMap) {
-    if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(policies(answer))) {
+    if let (Some(decision), Some(fields)) = (&answer.decision, fields.of(answer.policies())) {
         fields.insert_into_with(decision, answer.estimated_wait, headers);
     }
 }
@@ -119,23 +151,19 @@ fn put_terms(answer: &Answer, headers: &mut HeaderMap) {
     }
 }
 
-fn policies(answer: &Answer) -> impl Iterator<Item = &Arc<Policy>> {
-    answer.subjects.iter().filter_map(|subject| subject.policy.as_ref())
-}
-
 /// Sets the key of subjects that match no policy to the key or descriptor of the request.
 pub fn name_undecided(answer: &mut Answer, subjects: &[Subject<'_>]) {
-    for (answered, subject) in answer.subjects.iter_mut().zip(subjects) {
-        if answered.policy.is_none() {
+    for answered in &mut answer.subjects {
+        if let (None, Some(subject)) = (&answered.policy, subjects.get(answered.subject)) {
             answered.key = shown_key(subject.descriptor).into();
         }
     }
 }
 
 /// The key that is shown for a subject without a policy.
-fn shown_key(descriptor: Descriptor<'_>) -> String {
+pub(crate) fn shown_key(descriptor: Descriptor<'_>) -> String {
     match descriptor {
-        Descriptor::Key(key) => key.to_owned(),
+        Descriptor::Key(key) | Descriptor::Policy { key, .. } => key.to_owned(),
         Descriptor::Entries(entries) => ratekeeper_rules::key::of_entries(entries),
     }
 }

@@ -81,13 +81,14 @@ impl Http {
         }
         let (mut entries, verb) = (body.entries(), body.verb(endpoint)?);
         let engine = &self.0.engine;
-        if entries.len() > 1 {
-            engine.rulebook().arrange(&body.domain, &mut entries);
+        if entries.iter().any(|entries| entries.len() > 1) {
+            let rulebook = engine.rulebook();
+            entries.iter_mut().for_each(|entries| rulebook.arrange(&body.domain, entries));
         }
-        let subjects = [body.subject(&entries)?];
+        let subjects = body.subjects(&entries)?;
         let mut answer = engine.decide(&request::Request { domain: &body.domain, subjects: &subjects, verb }).await?;
         render::name_undecided(&mut answer, &subjects);
-        let line = render::answer_line(&answer, &subjects[0], verb, engine.store().now());
+        let line = render::answer_line(&answer, &subjects, verb, engine.store().now());
         Ok(render::decided(line, &answer, &self.0.fields))
     }
 
@@ -156,7 +157,7 @@ fn openapi() -> HttpResponse {
 pub(crate) const READING: &str = "GET, HEAD";
 
 /// Names of requests in traces, the most used first.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "POST /v1/check",
     "GET /v1/auth",
     "HEAD /v1/auth",
@@ -166,6 +167,7 @@ const NAMES: [&str; 12] = [
     "POST /v1/release",
     "POST /v1/heartbeat",
     "POST /v1/penalize",
+    "POST /v1/block",
     "POST /v1/reset",
     "GET /v1/openapi.json",
     "HEAD /v1/openapi.json",

@@ -33,7 +33,22 @@ pub(crate) fn answer(session: &mut Session, command: Command<'_>, replies: &mut 
 
 /// The span name of a command that decides; `None` for other commands, which are not traced.
 fn traced(name: &[u8]) -> Option<&'static str> {
-    let names = ["CL.THROTTLE", "THROTTLE", "GCRA", "RK.CHECK", "RK.REFUND", "RK.RESET", "DEL", "UNLINK"];
+    let names = [
+        "CL.THROTTLE",
+        "THROTTLE",
+        "GCRA",
+        "RK.CHECK",
+        "RK.PEEK",
+        "RK.REFUND",
+        "RK.SETTLE",
+        "RK.PENALIZE",
+        "RK.BLOCK",
+        "RK.RESET",
+        "RK.RELEASE",
+        "RK.HEARTBEAT",
+        "DEL",
+        "UNLINK",
+    ];
     names.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
@@ -47,9 +62,7 @@ fn execute(session: &mut Session, command: Command<'_>, replies: &mut Replies) -
         11 if is("CL.THROTTLE") => return started(throttle::cl_throttle(session, command, replies), replies),
         8 if is("THROTTLE") => return started(throttle::throttle(session, command, replies), replies),
         4 if is("GCRA") => return started(throttle::gcra(session, command, replies), replies),
-        8 if is("RK.CHECK") => return started(limits::check(session, command, replies), replies),
-        9 if is("RK.REFUND") => return started(limits::refund(session, command, replies), replies),
-        8 if is("RK.RESET") => return started(limits::reset(session, command, replies), replies),
+        8 if is("RK.CHECK") => return started(limits::execute(session, command, &limits::CHECK, replies), replies),
         3 if is("DEL") => return started(delete::delete(session, command, "DEL key [key …]", replies), replies),
         6 if is("UNLINK") => return started(delete::delete(session, command, "UNLINK key [key …]", replies), replies),
         4 if is("PING") => connection::ping(session, command, replies),
@@ -68,13 +81,37 @@ fn execute(session: &mut Session, command: Command<'_>, replies: &mut Replies) -
         6 if is("CLIENT") => connection::client(session, command, replies),
         6 if is("CONFIG") => connection::config(session, command, replies),
         7 if is("COMMAND") => table::command(session, command, replies),
-        _ => Err(unknown(command)),
+        _ => match verb_command(name) {
+            Some(verb) => return started(limits::execute(session, command, verb, replies), replies),
+            None => Err(unknown(command)),
+        },
     };
     if let Err(CommandError(line)) = result {
         replies.error(&line);
     }
     None
 }
+
+/// The command of a verb other than a check.
+fn verb_command(name: &[u8]) -> Option<&'static limits::VerbCommand> {
+    let name = name.strip_prefix(b"RK.").or_else(|| name.strip_prefix(b"rk.")).or_else(|| {
+        let (prefix, rest) = name.split_at_checked(3)?;
+        prefix.eq_ignore_ascii_case(b"RK.").then_some(rest)
+    })?;
+    VERBS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())).map(|(_, verb)| verb)
+}
+
+/// Commands of verbs, without the prefix `RK.`.
+static VERBS: [(&str, limits::VerbCommand); 8] = [
+    ("PEEK", limits::PEEK),
+    ("REFUND", limits::REFUND),
+    ("SETTLE", limits::SETTLE),
+    ("PENALIZE", limits::PENALIZE),
+    ("BLOCK", limits::BLOCK),
+    ("RESET", limits::RESET),
+    ("RELEASE", limits::RELEASE),
+    ("HEARTBEAT", limits::HEARTBEAT),
+];
 
 /// Whether a command waits for all replies before it: it changes or reports state that they depend on or produce.
 pub(crate) fn waits_for_all_before(command: Command<'_>) -> bool {

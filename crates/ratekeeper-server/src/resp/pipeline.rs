@@ -17,6 +17,7 @@
 use std::{collections::VecDeque, future::Future, pin::Pin, sync::Arc};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -46,7 +47,7 @@ enum PipelineSlot {
     Answered(Vec<u8>),
     /// The store call is in flight.
     InFlight {
-        counter_id: u64,
+        counter_ids: SmallVec<[u64; 1]>,
     },
     /// The store call waits for an earlier command on the same counter, or for a permit.
     HeldBack(Pending),
@@ -103,7 +104,7 @@ impl Pipeline {
         if self.slots.is_empty() {
             if let Some(pending) = commands::answer(session, command, replies) {
                 // A command on several counters waits for all earlier ones, so it is the only one in flight.
-                let is_alone = pending.has_several_counters();
+                let is_alone = pending.is_unordered();
                 self.begin(pending, session, replies.protocol);
                 if is_alone {
                     self.finish(session, replies).await;
@@ -138,10 +139,12 @@ impl Pipeline {
     /// Starts the call at this position, if no earlier command uses the same counter and a permit is available.
     fn try_begin(&mut self, position: usize, session: &Session, protocol: Protocol) {
         let PipelineSlot::HeldBack(pending) = &self.slots[position] else { return };
-        let counter_id = pending.counter_id();
-        if self.slots.range(..position).any(|earlier| earlier.counter_id() == Some(counter_id)) {
+        let counter_ids = pending.counter_ids();
+        let shares_counter = |earlier: &PipelineSlot| earlier.counter_ids().iter().any(|id| counter_ids.contains(id));
+        if self.slots.range(..position).any(shares_counter) {
             return;
         }
+        let counter_ids = counter_ids.clone();
         // One call per connection needs no permit; otherwise a connection could starve while others hold all permits.
         let permit = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -149,7 +152,7 @@ impl Pipeline {
             Err(_) => return,
         };
         let PipelineSlot::HeldBack(pending) =
-            std::mem::replace(&mut self.slots[position], PipelineSlot::InFlight { counter_id })
+            std::mem::replace(&mut self.slots[position], PipelineSlot::InFlight { counter_ids })
         else {
             return;
         };
@@ -183,12 +186,12 @@ impl Pipeline {
 }
 
 impl PipelineSlot {
-    /// The counter that later commands must wait for.
-    fn counter_id(&self) -> Option<u64> {
+    /// The counters that later commands must wait for.
+    fn counter_ids(&self) -> &[u64] {
         match self {
-            Self::Answered(_) => None,
-            Self::InFlight { counter_id } => Some(*counter_id),
-            Self::HeldBack(pending) => Some(pending.counter_id()),
+            Self::Answered(_) => &[],
+            Self::InFlight { counter_ids } => counter_ids,
+            Self::HeldBack(pending) => pending.counter_ids(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use ratekeeper::{Descriptor, RuleAnswer, RuleLimiter};
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Decision, Timestamp};
 use ratekeeper_memory::{ManualClock, MemoryStore};
 use ratekeeper_rules::{EnvoyDescriptor, EnvoyValue, Format, MatchValue, RuleFile, read_path, read_str};
 use ratekeeper_server::{
@@ -35,6 +35,26 @@ impl Pair {
         Self { engine, limiter, clock }
     }
 
+    /// Sends one request of several descriptors to both and compares the answers. Returns whether it was allowed.
+    fn compare_all(&self, domain: &str, all: &[Vec<(&str, &str)>]) -> bool {
+        let subjects: Vec<Subject<'_>> = all.iter().map(|entries| Subject::descriptor(entries)).collect();
+        let request = Request { domain, subjects: &subjects, verb: TRY };
+        let expected = self.engine.now(|| self.engine.decide(&request)).unwrap().unwrap();
+        let found = self.limiter.check_all_now(all.iter().map(|entries| (domain, entries.as_slice()))).unwrap();
+        let numbers = |decision: &Decision| (decision.verdict, decision.decided_by, decision.rules.clone());
+        assert_eq!(found.decision.as_ref().map(numbers), expected.decision.as_ref().map(numbers), "{domain} {all:?}");
+        assert_eq!(found.parts.len(), expected.subjects.len());
+        for (part, subject) in found.parts.iter().zip(&expected.subjects) {
+            assert_eq!(part.descriptor, subject.subject);
+            assert_eq!(part.answer.policy().map(|policy| policy.name()), subject.policy_name());
+            assert_eq!(
+                part.answer.decision().map(|decision| decision.verdict).unwrap_or(subject.verdict),
+                subject.verdict
+            );
+        }
+        found.is_allowed()
+    }
+
     /// Sends the same request to both and compares the answers. Returns whether a policy decided.
     fn compare(&self, domain: &str, entries: &[(&str, &str)], cost: Option<u64>) -> bool {
         let subject = Subject { cost, ..Subject::descriptor(entries) };
@@ -51,7 +71,7 @@ impl Pair {
 
 #[track_caller]
 fn assert_same(found: &RuleAnswer, expected: &Answer) {
-    let subject = &expected.subjects[0];
+    let subject = expected.deciding().unwrap();
     match (found, subject.resolution) {
         (RuleAnswer::Decided { policy, key, decision, .. }, Resolution::Decided) => {
             let expected = expected.decision.as_ref().unwrap();
@@ -169,3 +189,37 @@ descriptors:
   - { key: shadow, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 2 } }
   - { key: free, rate_limit: { unlimited: true } }
 "#;
+
+/// Several descriptors of one request, in files of the native format.
+#[test]
+fn several_descriptors_are_decided_alike() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/good");
+    let mut paths: Vec<_> = std::fs::read_dir(rules).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let (mut random, mut allowed, mut denied) = (Random::new(12), 0, 0);
+    for path in paths {
+        let file = read_path(&path).unwrap();
+        if file.policies().is_empty() {
+            continue;
+        }
+        let (domain, words) = (file.domain.clone(), vocabulary(&file));
+        let words: Vec<_> = words.iter().collect();
+        let pair = Pair::new(vec![file]);
+        for _ in 0..200 {
+            let mut entries = || -> Vec<(&str, &str)> {
+                let mut entries: Vec<(&str, &str)> = Vec::new();
+                for _ in 0..random.between(1, 3) {
+                    let (name, value) = random.pick(&words);
+                    if entries.iter().all(|(other, _)| *other != name.as_str()) {
+                        entries.push((name.as_str(), value.as_str()));
+                    }
+                }
+                entries
+            };
+            let all: Vec<_> = (0..3).map(|_| entries()).collect();
+            *if pair.compare_all(&domain, &all) { &mut allowed } else { &mut denied } += 1;
+            pair.clock.advance(Duration::from_millis(random.below(400)));
+        }
+    }
+    assert!(allowed > 300 && denied > 300, "{allowed} allowed, {denied} denied");
+}

@@ -6,6 +6,7 @@ mod envoy;
 mod library;
 mod lists;
 mod many;
+mod match_all;
 mod matching;
 mod overrides;
 mod reload;

@@ -22,6 +22,7 @@ mod openapi;
 mod outage;
 mod reload;
 mod security;
+mod several;
 mod sites;
 mod stopping;
 mod store_metrics;

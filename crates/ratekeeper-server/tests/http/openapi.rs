@@ -101,6 +101,13 @@ fn bodies_are_taken_exactly_if_the_document_allows_them() {
         json!({"domain":"api","key":"u","lease":1}),
         json!({"domain":"api","key":"u","other":1}),
         json!([]),
+        json!({"domain":"api","descriptors":[{"user":"u"},{"key":"k"}],"cost_each":[1,1]}),
+        json!({"domain":"api","keys":[{"policy":"two-rules","key":"u","cost":1}]}),
+        json!({"domain":"api","keys":[]}),
+        json!({"domain":"api","keys":[{"key":"u"}]}),
+        json!({"domain":"api","keys":["u"]}),
+        json!({"domain":"api","key":"u","keys":[{"policy":"per-key"}]}),
+        json!({"domain":"api","descriptors":[{}]}),
         json!(["api", "u", null, 1, null, null, null, null, null]),
     ] {
         let taken = fixture.post("/v1/check", &body.to_string()).status == 200;

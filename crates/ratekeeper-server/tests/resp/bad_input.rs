@@ -98,6 +98,22 @@ fn unknown_commands_and_wrong_types_are_refused_by_name() {
     is_refused(&["RK.CHECK", "api", "u", "COST", "1", "COST", "1"], "syntax error at 'COST'");
     is_refused(&["RK.REFUND", "api", "u", "WAIT", "1"], "syntax error at 'WAIT'");
     is_refused(&["RK.CHECK", "", "u"], "the domain is empty");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "0"], "ENTRIES is 0");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "1", "user"], "ENTRIES announces 1 entries, and fewer");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "9999999999", "user", "1"], "fewer names and values follow");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "2", "user", "1", "user", "2"], "the entry 'user' occurs twice");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "1", "", "1"], "a descriptor entry has an empty key");
+    is_refused(&["RK.CHECK", "api", "ENTRIES", "1", "user", "1", "u"], "syntax error at 'u'");
+    is_refused(&["RK.PEEK", "api", "u", "COST", "1"], "wrong number of arguments for 'rk.peek'");
+    is_refused(&["RK.SETTLE", "api", "u", "RESERVED", "1"], "wrong number of arguments for 'rk.settle'");
+    is_refused(&["RK.SETTLE", "api", "u", "RESERVED", "1", "ACTUAL", "9999999999999999999"], "actual is 99999");
+    is_refused(&["RK.REFUND", "api", "u", "AT", "9007199254740993"], "AT is too late");
+    is_refused(&["RK.BLOCK", "api", "u"], "wrong number of arguments for 'rk.block'");
+    is_refused(&["RK.BLOCK", "api", "u", "FOR", "8640000001"], "100d is the most");
+    is_refused(&["RK.BLOCK", "api", "u", "FOR", "soon"], "FOR 'soon' is not a whole number");
+    is_refused(&["RK.RELEASE", "api", "u", "LEASE", "1", "COST", "1"], "syntax error at 'COST'");
+    is_refused(&["RK.HEARTBEAT", "api", "u"], "wrong number of arguments for 'rk.heartbeat'");
+    is_refused(&["RK.NOTHING", "api", "u"], "unknown command 'RK.NOTHING'");
     is_refused(&["HELLO", "4"], "NOPROTO");
     is_refused(&["SELECT", "1"], "DB index is out of range");
     is_refused(&["CLIENT", "KILL", "x"], "unknown subcommand");
@@ -129,7 +145,7 @@ fn empty_long_and_non_utf_8_keys_are_refused() {
     is_refused(&["RK.CHECK", "api", &"k".repeat(4_097)], "the key is 4097 bytes long; 4096 is the most");
     is_refused(&["CL.THROTTLE", &"k".repeat(4_097), "1", "1", "1"], "the key is 4097 bytes long");
     is_refused(&[&b"CL.THROTTLE"[..], b"\xff\xfe", b"1", b"1", b"1"], "the key '\\xff\\xfe' is not UTF-8");
-    for command in ["RK.CHECK", "RK.REFUND", "RK.RESET"] {
+    for command in ["RK.CHECK", "RK.PEEK", "RK.REFUND", "RK.RESET", "RK.PENALIZE", "RK.RELEASE"] {
         is_refused(&[command, &"d".repeat(129), "u"], "the domain is 129 bytes long; 128 is the most");
     }
     is_refused(&[&b"RK.CHECK"[..], b"\xc3(", b"u"], "the domain '\\xc3(' is not UTF-8");

@@ -107,27 +107,46 @@ const ALLOWED: [&str; 3] = [
     "$10\r\ndecided_by\r\n$5\r\nburst\r\n$6\r\nsource\r\n$5\r\nstore\r\n",
 ];
 
+/// The fields after `source`: policy, time, and the numbers of the one rule. `map` is the header of the rule's map.
+fn more(map: &str, rules: &str, verdict: &str, remaining: u64, retry_after: u64) -> String {
+    format!(
+        "$6\r\npolicy\r\n$8\r\nper-user\r\n$5\r\nat_us\r\n:1900000000000000\r\n$5\r\nrules\r\n{rules}\r\n{map}\r\n\
+         $4\r\nname\r\n$5\r\nburst\r\n$7\r\nverdict\r\n${}\r\n{verdict}\r\n$9\r\nremaining\r\n:{remaining}\r\n\
+         $5\r\nlimit\r\n:5\r\n$14\r\nretry_after_us\r\n:{retry_after}\r\n$14\r\nreset_after_us\r\n:1000000\r\n",
+        verdict.len()
+    )
+}
+
 #[test]
 fn rk_check_returns_the_fields_of_the_http_response() {
     let server = Server::start();
     let mut client = server.client();
-    client.exchange(&["RK.CHECK", "api", "42"], format!("*16\r\n{}", ALLOWED.concat()));
+    client.exchange(
+        &["RK.CHECK", "api", "42"],
+        format!("*22\r\n{}{}", ALLOWED.concat(), more("*12", "*1", "allow", 4, 0)),
+    );
     client.exchange(&["RK.RESET", "api", "42"], "+OK\r\n");
     client.send(array(&["HELLO", "3"]));
     client.expect("%7\r\n$6\r\nserver\r\n$10\r\nratekeeper\r\n$7\r\nversion\r\n$5\r\n0.1.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n");
     client.expect("$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n");
-    client.exchange(&["RK.CHECK", "api", "42"], format!("%8\r\n{}", ALLOWED.concat()));
+    client.exchange(
+        &["RK.CHECK", "api", "42"],
+        format!("%11\r\n{}{}", ALLOWED.concat(), more("%6", "*1", "allow", 4, 0)),
+    );
 
     client.send(array(&["RK.CHECK", "api", "42", "COST", "5"]));
-    client.expect("%8\r\n$7\r\nverdict\r\n$4\r\ndeny\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n:1000000\r\n");
+    client.expect("%11\r\n$7\r\nverdict\r\n$4\r\ndeny\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n:1000000\r\n");
     client.expect(ALLOWED[1]);
     client.expect(ALLOWED[2]);
+    client.expect(more("%6", "*1", "deny", 4, 1_000_000));
     client.send(array(&["RK.CHECK", "api", "42", "WAIT", "2000", "COST", "5"]));
-    client.expect("%8\r\n$7\r\nverdict\r\n$5\r\nallow\r\n$7\r\nwait_us\r\n:1000000\r\n$14\r\nretry_after_us\r\n:0\r\n");
+    client
+        .expect("%11\r\n$7\r\nverdict\r\n$5\r\nallow\r\n$7\r\nwait_us\r\n:1000000\r\n$14\r\nretry_after_us\r\n:0\r\n");
     client.expect("$9\r\nremaining\r\n:0\r\n$5\r\nlimit\r\n:5\r\n$14\r\nreset_after_us\r\n:6000000\r\n");
     client.expect(ALLOWED[2]);
+    client.expect(more("%6", "*1", "allow", 0, 0).replace("us\r\n:1000000\r\n", "us\r\n:6000000\r\n"));
     client.send(array(&["RK.CHECK", "api", "42", "COST", "6"]));
-    client.expect("%8\r\n$7\r\nverdict\r\n$5\r\nnever\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n_\r\n");
+    client.expect("%11\r\n$7\r\nverdict\r\n$5\r\nnever\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n_\r\n");
 }
 
 #[test]
@@ -135,9 +154,12 @@ fn a_refund_returns_permits_and_reports_the_key() {
     let server = Server::start();
     let mut client = server.client();
     client.send(array(&["RK.CHECK", "api", "42", "COST", "3"]));
-    client.expect("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
+    client.expect("*22\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
     let mut other = server.client();
-    other.exchange(&["RK.REFUND", "api", "42", "COST", "2"], format!("*16\r\n{}", ALLOWED.concat()));
+    other.exchange(
+        &["RK.REFUND", "api", "42", "COST", "2"],
+        format!("*22\r\n{}{}", ALLOWED.concat(), more("*12", "*1", "allow", 4, 0)),
+    );
 }
 
 #[test]
@@ -145,9 +167,10 @@ fn an_unknown_domain_is_allowed_without_numbers() {
     let server = Server::start();
     let mut client = server.client();
     client.send(array(&["RK.CHECK", "nowhere", "42"]));
-    client.expect("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n:0\r\n");
+    client.expect("*22\r\n$7\r\nverdict\r\n$5\r\nallow\r\n$7\r\nwait_us\r\n:0\r\n$14\r\nretry_after_us\r\n:0\r\n");
     client.expect("$9\r\nremaining\r\n$-1\r\n$5\r\nlimit\r\n$-1\r\n$14\r\nreset_after_us\r\n:0\r\n");
     client.expect("$10\r\ndecided_by\r\n$-1\r\n$6\r\nsource\r\n$14\r\nunknown_domain\r\n");
+    client.expect("$6\r\npolicy\r\n$-1\r\n$5\r\nat_us\r\n$-1\r\n$5\r\nrules\r\n*0\r\n");
 }
 
 #[test]
@@ -228,5 +251,5 @@ fn the_4097th_inline_limit_is_refused_and_the_others_stay_in_use() {
     assert_eq!(server.engine.telemetry().refused_inline_limits.get(), 3);
     client.exchange(&["CL.THROTTLE", "v", "9", "1", "3600"], five([0, 10, 9, -1, 3_600]));
     client.send(array(&["RK.CHECK", "api", "u"]));
-    client.expect("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
+    client.expect("*22\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
 }

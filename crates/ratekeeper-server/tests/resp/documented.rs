@@ -1,6 +1,8 @@
 //! Examples of docs/resp.md: loads its rules, runs its redis-cli commands, compares their output.
+//!
+//! `RATEKEEPER_RENEW=1 cargo test -p ratekeeper-server --test resp documented` rewrites the output on the page.
 
-use std::{fs, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 use ratekeeper_rules::{Format, read_str};
 use ratekeeper_testkit::servers::{Part, require};
@@ -15,7 +17,10 @@ struct Example {
 
 #[test]
 fn the_examples_of_the_documentation_run() {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/resp.md")).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/resp.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let mut renewed = text.clone();
+    let mut from = 0;
     let server = Server::start();
     let rules = blocks(&text, "yaml").concat();
     server.engine.load(read_str("docs/resp.md", &rules, Format::Yaml).map(|file| vec![file])).unwrap();
@@ -27,7 +32,17 @@ fn the_examples_of_the_documentation_run() {
         // The examples show terminal output, in which redis-cli numbers and quotes replies.
         let output = Command::new(require(Part::RedisCli)).arg("--no-raw").args(arguments).output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
+        if env::var_os("RATEKEEPER_RENEW").is_some() {
+            let command = format!("$ {}\n", words.join(" "));
+            let start = from + renewed[from..].find(&command).unwrap() + command.len();
+            renewed.replace_range(start..start + prints.len(), &format!("{}\n", printed.trim_end()));
+            from = start;
+            continue;
+        }
         assert_eq!(printed.trim_end(), prints.trim_end(), "{}", words.join(" "));
+    }
+    if renewed != text {
+        fs::write(page, renewed).unwrap();
     }
 }
 

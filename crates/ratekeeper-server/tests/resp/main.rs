@@ -11,6 +11,7 @@ mod documented;
 mod library;
 mod mutations;
 mod pipelines;
+mod several;
 mod shared;
 mod support;
 mod tools;

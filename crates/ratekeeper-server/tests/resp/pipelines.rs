@@ -18,13 +18,23 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5 }
 ";
 
+/// A descriptor is counted by several policies.
+const EVERY: &str = r#"
+domain: every
+match: all
+policies:
+  - { name: user, match: { user: "*" }, rules: [{ name: r, algorithm: sliding_log, limit: 6, per: 1h }] }
+  - { name: ip, match: { ip: "*" }, rules: [{ name: r, algorithm: token_bucket, limit: 9, per: 1h }] }
+  - { name: all, rules: [{ name: r, algorithm: fixed_window, limit: 30, per: 1h }] }
+"#;
+
 /// A server with the embedded store executes commands one by one; a server on Redis must give the same replies.
 #[test]
 fn a_pipeline_is_answered_like_sequential_commands() {
     let redis = RedisServer::start();
-    let (shared, pretended) = Server::on_redis_with_manual_clock(&redis.url(), &[RULES, SHARED]);
+    let (shared, pretended) = Server::on_redis_with_manual_clock(&redis.url(), &[RULES, SHARED, EVERY]);
     let alone = Server::start();
-    load(&alone.engine, &[RULES, SHARED]);
+    load(&alone.engine, &[RULES, SHARED, EVERY]);
     let mut random = Random::new(0x0717);
     for round in 0..30 {
         if round % 3 == 0 {
@@ -96,7 +106,7 @@ fn decided_without_redis(server: &Server) -> u64 {
 fn command(random: &mut Random) -> Vec<u8> {
     let key = random.pick(&["a", "b", "c", "a1", "a2", "", "ключ"]);
     let (burst, cost) = (random.pick(&["0", "3", "20"]), random.pick(&["0", "1", "2", "50"]));
-    match random.below(18) {
+    match random.below(23) {
         0..=2 => array(&["CL.THROTTLE", key, burst, "30", "60", cost]),
         3 => array(&["CL.THROTTLE", key, burst, "1", "1"]),
         4 => array(&["THROTTLE", key, "5", "10", "60", cost]),
@@ -106,6 +116,11 @@ fn command(random: &mut Random) -> Vec<u8> {
         9 => array(&["RK.CHECK", "api", key, "WAIT", "3000"]),
         10 => array(&["RK.REFUND", random.pick(&["api", "shared"]), key, "COST", "1"]),
         11 => array(&["RK.RESET", random.pick(&["api", "shared"]), key]),
+        18 => array(&["RK.CHECK", "api", "ENTRIES", "1", "user", key, "ENTRIES", "1", "user", "b", "COST", cost]),
+        19 => array(&["RK.CHECK", "every", "ENTRIES", "2", "user", key, "ip", "c", "COST", cost]),
+        20 => array(&["RK.PENALIZE", "api", key, "COST", "1"]),
+        21 => array(&["RK.SETTLE", "every", "ENTRIES", "1", "user", key, "RESERVED", "2", "ACTUAL", "1"]),
+        22 => array(&["RK.PEEK", random.pick(&["api", "shared"]), key]),
         12 => array(&["ECHO", key]),
         13 => {
             array(random.pick(&[&["PING"][..], &["NO.SUCH", "x"], &["GCRA", "x"], &["THROTTLE", "x", "0", "1", "1"]]))

@@ -202,6 +202,30 @@ impl Client {
         number.unwrap_or_else(|| panic!("{line:?} is not {kind} and a number"))
     }
 
+    /// Reads one reply of RESP 2 and appends its strings and numbers, however they are nested.
+    #[track_caller]
+    pub(crate) fn read_value(&mut self, words: &mut Vec<String>) {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        let line = String::from_utf8(line).unwrap();
+        let (kind, rest) = line.trim_end().split_at(1);
+        match kind {
+            "*" => (0..rest.parse::<usize>().unwrap()).for_each(|_| self.read_value(words)),
+            "$" if rest == "-1" => words.push("null".to_owned()),
+            "$" => {
+                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                words.push(String::from_utf8(bytes[..bytes.len() - 2].to_vec()).unwrap());
+            }
+            ":" | "+" => words.push(rest.to_owned()),
+            _ => panic!("{line:?}"),
+        }
+    }
+
     #[track_caller]
     pub(crate) fn exchange(&mut self, words: &[&str], expected: impl AsRef<[u8]>) {
         self.send(array(words));

@@ -10,6 +10,7 @@ mod docs;
 mod frames;
 mod headers;
 mod helpers;
+mod match_all;
 mod quota_mode;
 mod requested;
 mod tokens;

@@ -143,7 +143,7 @@ impl<'r> Resolved<'r> {
             answer.written = Some(limit);
             answer.key = match subject.descriptor {
                 Descriptor::Entries(entries) => key::of_entries(entries).into(),
-                Descriptor::Key(key) => key.into(),
+                Descriptor::Key(key) | Descriptor::Policy { key, .. } => key.into(),
             };
             self.subjects.push((answer, None));
             return Ok(());
@@ -151,7 +151,7 @@ impl<'r> Resolved<'r> {
         let entry = engine.requested(domain, limit)?;
         let key = match subject.descriptor {
             Descriptor::Entries(entries) => key::of_entries(entries),
-            Descriptor::Key(key) => key::of_entries(&[(KEY_ENTRY, key)]),
+            Descriptor::Key(key) | Descriptor::Policy { key, .. } => key::of_entries(&[(KEY_ENTRY, key)]),
         };
         self.add(PolicyRef::Shared(entry), Cow::Owned(key), subject, engine);
         if let Some((answer, _)) = self.subjects.last_mut() {

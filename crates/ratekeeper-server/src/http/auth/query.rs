@@ -1,4 +1,10 @@
 //! Query of `/v1/auth`: domain, descriptor entries, cost and the status of a denial.
+//!
+//! `entry` adds an entry to the descriptor, and `and` begins the next descriptor:
+//!
+//! ```text
+//! entry=user:header:x-api-key&entry=path:path&and&entry=ip:address
+//! ```
 
 use std::borrow::Cow;
 
@@ -7,13 +13,15 @@ use hyper::StatusCode;
 use crate::{
     config::{EntrySource, deny_status, parse_entry},
     http::Problem,
+    request::MAX_SUBJECTS,
 };
 
 /// The query of `/v1/auth`.
 #[derive(Debug, Default)]
 pub(super) struct AuthQuery {
     pub(super) domain: Option<String>,
-    pub(super) entries: Vec<(String, EntrySource)>,
+    /// The entries of each descriptor. Empty if there is no `entry`.
+    pub(super) descriptors: Vec<Vec<(String, EntrySource)>>,
     pub(super) cost: Option<u64>,
     pub(super) deny_status: Option<StatusCode>,
 }
@@ -22,6 +30,7 @@ impl AuthQuery {
     /// Reads the query of a URI. Unknown and repeated parameters are errors.
     pub(super) fn read(query: &str) -> Result<Self, Problem> {
         let mut parsed = Self::default();
+        let mut begins = true;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value).ok_or_else(|| {
@@ -40,14 +49,31 @@ impl AuthQuery {
             }
             match name {
                 "domain" => parsed.domain = Some(value.into_owned()),
-                "entry" => parsed.entries.push(parse_entry(&value).map_err(wrong)?),
+                "entry" => {
+                    let entry = parse_entry(&value).map_err(wrong)?;
+                    if begins && parsed.descriptors.len() == MAX_SUBJECTS {
+                        return Err(wrong(format!("more than {MAX_SUBJECTS} descriptors, which is the most")));
+                    }
+                    match parsed.descriptors.last_mut().filter(|_| !begins) {
+                        Some(descriptor) => descriptor.push(entry),
+                        None => parsed.descriptors.push(vec![entry]),
+                    }
+                    begins = false;
+                }
+                "and" if begins || !value.is_empty() => {
+                    return Err(wrong("and has no value and goes between the entries of two descriptors".to_owned()));
+                }
+                "and" => begins = true,
                 "cost" => parsed.cost = Some(value.parse().map_err(|_| wrong("use a whole number".to_owned()))?),
                 "deny_status" => {
                     let status = value.parse().ok().and_then(deny_status);
                     parsed.deny_status = Some(status.ok_or_else(|| wrong("use 401, 403, 429 or 503".to_owned()))?);
                 }
-                _ => return Err(wrong("use domain, entry, cost and deny_status".to_owned())),
+                _ => return Err(wrong("use domain, entry, and, cost and deny_status".to_owned())),
             }
+        }
+        if begins && !parsed.descriptors.is_empty() {
+            return Err(Problem::bad_request("the query ends with and; an entry of the next descriptor follows it"));
         }
         Ok(parsed)
     }

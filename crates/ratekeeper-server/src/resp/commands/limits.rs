@@ -1,10 +1,20 @@
-//! Commands on limits from rule files: `RK.CHECK`, `RK.REFUND`, `RK.RESET`.
+//! Commands on limits from rule files: `RK.CHECK` and the other verbs.
 //!
-//! The reply has the field names of the HTTP response: a map in RESP 3, alternating names and values in RESP 2. If no
-//! rule limits a key, `limit` and `remaining` are null and `source` has the reason.
+//! ```text
+//!   RK.<verb> domain key [options]
+//!   RK.<verb> domain ENTRIES n name value … [ENTRIES n name value …] [options]
+//! ```
+//!
+//! A key alone belongs to the one policy that counts single values; each `ENTRIES` is a descriptor. A check charges all of
+//! them or none. The other verbs are carried out one key after the other.
 
-use ratekeeper_core::{DecidedBy, Span, Take, Verb, Verdict};
+mod arguments;
+mod reply;
 
+use ratekeeper_core::{LeaseId, Release, Take, Verb, bounds::MAX_WAIT};
+
+use self::arguments::{Arguments, Options};
+pub(super) use self::arguments::{OwnedSubjects, Subjects};
 use super::{Command, CommandError, MaybePending, Pending, Replies, Session, numbers};
 use crate::{
     engine::{Answer, Resolution},
@@ -18,85 +28,119 @@ pub(super) struct LimitRequest {
     verb: Verb,
 }
 
-pub(super) fn check(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> MaybePending {
-    const USAGE: &str = "RK.CHECK domain key [COST n] [WAIT ms]";
-    let Options { cost, max_wait } = Options::of(command, USAGE, true)?;
-    ask(session, command, USAGE, LimitRequest { cost, verb: Verb::Take(Take::up_to(max_wait)) }, replies)
+/// A command: its usage, its options, and the request that they make.
+pub(super) struct VerbCommand {
+    usage: &'static str,
+    options: &'static [&'static str],
+    request: fn(&Options<'_>, &'static str) -> Result<LimitRequest, CommandError>,
 }
 
-pub(super) fn refund(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> MaybePending {
-    const USAGE: &str = "RK.REFUND domain key [COST n]";
-    let Options { cost, .. } = Options::of(command, USAGE, false)?;
-    ask(session, command, USAGE, LimitRequest { cost, verb: Verb::Refund { at: None } }, replies)
-}
+pub(super) const CHECK: VerbCommand = VerbCommand {
+    usage: "RK.CHECK domain key|ENTRIES n name value … [COST n] [WAIT ms]",
+    options: &["COST", "WAIT"],
+    request: |options, _| {
+        let max_wait = options.get("WAIT").map(|ms| numbers::wait("WAIT", ms)).transpose()?;
+        options.with_cost(Verb::Take(Take::up_to(max_wait.unwrap_or_default())))
+    },
+};
 
-pub(super) fn reset(session: &mut Session, command: Command<'_>, replies: &mut Replies) -> MaybePending {
-    const USAGE: &str = "RK.RESET domain key";
-    if command.arguments() != 2 {
-        return Err(CommandError::usage(USAGE));
-    }
-    ask(session, command, USAGE, LimitRequest { cost: None, verb: Verb::Reset }, replies)
-}
+pub(super) const PEEK: VerbCommand = VerbCommand {
+    usage: "RK.PEEK domain key|ENTRIES n name value …",
+    options: &[],
+    request: |_, _| Ok(LimitRequest { cost: None, verb: Verb::Peek }),
+};
 
-/// Options after domain and key, in any order, each at most once.
-#[derive(Default)]
-struct Options {
-    cost: Option<u64>,
-    max_wait: Span,
-}
+pub(super) const REFUND: VerbCommand = VerbCommand {
+    usage: "RK.REFUND domain key|ENTRIES n name value … [COST n] [AT us]",
+    options: &["COST", "AT"],
+    request: |options, _| options.with_cost(Verb::Refund { at: options.at()? }),
+};
 
-impl Options {
-    fn of(command: Command<'_>, usage: &'static str, may_wait: bool) -> Result<Self, CommandError> {
-        let (mut options, mut waits) = (Self::default(), false);
-        let mut index = 2;
-        while let Some(word) = command.argument(index) {
-            let value = command.argument(index + 1).ok_or_else(|| CommandError::syntax(word, usage))?;
-            if word.eq_ignore_ascii_case(b"COST") && options.cost.is_none() {
-                options.cost = Some(numbers::whole("COST", value)?);
-            } else if word.eq_ignore_ascii_case(b"WAIT") && may_wait && !waits {
-                options.max_wait = numbers::wait("WAIT", value)?;
-                waits = true;
-            } else {
-                return Err(CommandError::syntax(word, usage));
-            }
-            index += 2;
+pub(super) const SETTLE: VerbCommand = VerbCommand {
+    usage: "RK.SETTLE domain key|ENTRIES n name value … RESERVED n ACTUAL n [AT us]",
+    options: &["RESERVED", "ACTUAL", "AT"],
+    request: |options, usage| {
+        let reserved = numbers::whole("RESERVED", options.required("RESERVED", usage)?)?;
+        let actual = numbers::whole("ACTUAL", options.required("ACTUAL", usage)?)?;
+        Ok(LimitRequest { cost: Some(reserved), verb: Verb::Settle { actual, at: options.at()? } })
+    },
+};
+
+pub(super) const PENALIZE: VerbCommand = VerbCommand {
+    usage: "RK.PENALIZE domain key|ENTRIES n name value … [COST n]",
+    options: &["COST"],
+    request: |options, _| options.with_cost(Verb::Penalize),
+};
+
+pub(super) const BLOCK: VerbCommand = VerbCommand {
+    usage: "RK.BLOCK domain key|ENTRIES n name value … FOR ms",
+    options: &["FOR"],
+    request: |options, usage| {
+        let span = numbers::millis("FOR", options.required("FOR", usage)?, MAX_WAIT)?;
+        Ok(LimitRequest { cost: None, verb: Verb::Block { span } })
+    },
+};
+
+pub(super) const RESET: VerbCommand = VerbCommand {
+    usage: "RK.RESET domain key|ENTRIES n name value …",
+    options: &[],
+    request: |_, _| Ok(LimitRequest { cost: None, verb: Verb::Reset }),
+};
+
+pub(super) const RELEASE: VerbCommand = VerbCommand {
+    usage: "RK.RELEASE domain key|ENTRIES n name value … [LEASE id | COST n]",
+    options: &["LEASE", "COST"],
+    request: |options, usage| match (options.get("LEASE"), options.get("COST")) {
+        (Some(_), Some(_)) => Err(CommandError::syntax(b"COST", usage)),
+        (Some(lease), None) => {
+            let lease = LeaseId(numbers::whole("LEASE", lease)?);
+            Ok(LimitRequest { cost: None, verb: Verb::Release(Release::Lease(lease)) })
         }
-        Ok(options)
-    }
-}
+        (None, _) => options.with_cost(Verb::Release(Release::Oldest)),
+    },
+};
 
-fn ask(
+pub(super) const HEARTBEAT: VerbCommand = VerbCommand {
+    usage: "RK.HEARTBEAT domain key|ENTRIES n name value … LEASE id",
+    options: &["LEASE"],
+    request: |options, usage| {
+        let lease = LeaseId(numbers::whole("LEASE", options.required("LEASE", usage)?)?);
+        Ok(LimitRequest { cost: None, verb: Verb::Heartbeat(lease) })
+    },
+};
+
+/// Executes one of the commands above.
+pub(super) fn execute(
     session: &Session,
     command: Command<'_>,
-    usage: &str,
-    terms: LimitRequest,
+    verb: &VerbCommand,
     replies: &mut Replies,
 ) -> MaybePending {
-    let (Some(domain), Some(key)) = (command.argument(0), command.argument(1)) else {
-        return Err(CommandError::usage(usage));
-    };
-    let (domain, key) = (numbers::text("the domain", domain)?, numbers::text("the key", key)?);
+    let Arguments { domain, subjects, options } = Arguments::of(command, verb.usage, verb.options)?;
+    let terms = (verb.request)(&options, verb.usage)?;
     session.admit_to(domain)?;
-    let subjects = [terms.subject(key)];
-    let request = terms.request(domain, &subjects);
+    let parts = terms.subjects(&subjects);
+    let request = terms.request(domain, &parts);
     match session.engine.now(|| session.engine.decide(&request)) {
         Some(answered) => {
-            terms.write_reply(replies, &answered.map_err(CommandError::because)?)?;
+            terms.write_reply(replies, &answered.map_err(CommandError::because)?, &parts)?;
             Ok(None)
         }
         None => {
             // Not while an earlier command of this connection waits, which may be about the same key.
             let here = if session.is_first_in_line { session.engine.decide_here(&request) } else { None };
-            let Some(answer) = here else { return Ok(Some(Pending::limits(session, domain, key, terms))) };
-            terms.write_reply(replies, &answer)?;
+            let Some(answer) = here else { return Ok(Some(Pending::limits(session, domain, &subjects, terms))) };
+            terms.write_reply(replies, &answer, &parts)?;
             Ok(None)
         }
     }
 }
 
 impl LimitRequest {
-    pub(super) fn subject<'a>(&self, key: &'a str) -> Subject<'a> {
-        Subject { cost: self.cost, ..Subject::key(key) }
+    /// The subjects of the engine's request.
+    pub(super) fn subjects<'a>(&self, subjects: &'a Subjects<'_>) -> Vec<Subject<'a>> {
+        let parts = subjects.descriptors();
+        parts.map(|descriptor| Subject { descriptor, cost: self.cost, ..Subject::key("") }).collect()
     }
 
     pub(super) fn request<'a>(&self, domain: &'a str, subjects: &'a [Subject<'a>]) -> Request<'a> {
@@ -104,69 +148,35 @@ impl LimitRequest {
     }
 
     /// Writes the reply. `RK.RESET` is an error if no enabled policy counts the key, since nothing was reset.
-    pub(super) fn write_reply(&self, replies: &mut Replies, answer: &Answer) -> Result<(), CommandError> {
-        match (self.verb, answer.subjects.first().map(|subject| subject.resolution)) {
-            (Verb::Reset, Some(Resolution::Unmatched)) => {
+    pub(super) fn write_reply(
+        &self,
+        replies: &mut Replies,
+        answer: &Answer,
+        subjects: &[Subject<'_>],
+    ) -> Result<(), CommandError> {
+        if self.verb != Verb::Reset {
+            reply::write(replies, answer, self.verb, subjects);
+            return Ok(());
+        }
+        match answer.subjects.iter().find(|subject| subject.policy.is_none()).map(|subject| subject.resolution) {
+            Some(Resolution::Unmatched) => {
                 Err(CommandError::because("no policy of this domain counts the key; nothing was reset"))
             }
-            (Verb::Reset, Some(Resolution::SwitchedOff)) => {
+            _ if answer.subjects.iter().any(|subject| subject.resolution == Resolution::SwitchedOff) => {
                 Err(CommandError::because("the limit is switched off; nothing was reset"))
             }
-            (Verb::Reset, _) => {
-                replies.status("OK");
-                Ok(())
-            }
             _ => {
-                write_answer(replies, answer);
+                replies.status("OK");
                 Ok(())
             }
         }
     }
 }
 
-/// Writes the fields of an answer.
-fn write_answer(replies: &mut Replies, answer: &Answer) {
-    let verdict = answer.verdict();
-    let wait = if let Verdict::Allow { wait } = verdict { wait } else { Span::ZERO };
-    let decision = answer.decision.as_ref();
-    let lease = decision.and_then(|decision| decision.lease);
-    replies.map(8 + usize::from(lease.is_some()));
-    field(replies, "verdict", |replies| replies.bulk(verdict.name()));
-    field(replies, "wait_us", |replies| number(replies, Some(wait.as_micros())));
-    field(replies, "retry_after_us", |replies| {
-        number(replies, verdict.retry_after_span().map(|span| span.as_micros()));
-    });
-    field(replies, "remaining", |replies| number(replies, decision.map(|decision| decision.remaining())));
-    field(replies, "limit", |replies| number(replies, decision.map(|decision| decision.limit())));
-    let reset_after = decision.map_or(0, |decision| decision.reset_after_span().as_micros());
-    field(replies, "reset_after_us", |replies| number(replies, Some(reset_after)));
-    let decided_by = decision.and_then(|decision| match decision.decided_by {
-        DecidedBy::Rule(position) => answer.rule_name(position),
-        DecidedBy::Block => Some("block"),
-        DecidedBy::Nothing => None,
-    });
-    field(replies, "decided_by", |replies| word(replies, decided_by));
-    field(replies, "source", |replies| replies.bulk(answer.source()));
-    if let Some(lease) = lease {
-        field(replies, "lease", |replies| number(replies, Some(lease.0)));
-    }
-}
-
-fn field(replies: &mut Replies, name: &str, value: impl FnOnce(&mut Replies)) {
-    replies.bulk(name);
-    value(replies);
-}
-
-fn number(replies: &mut Replies, number: Option<u64>) {
-    match number {
-        Some(number) => replies.integer(i64::try_from(number).unwrap_or(i64::MAX)),
-        None => replies.null(),
-    }
-}
-
-fn word(replies: &mut Replies, word: Option<&str>) {
-    match word {
-        Some(word) => replies.bulk(word),
-        None => replies.null(),
+impl Options<'_> {
+    /// A request at the cost of `COST`.
+    fn with_cost(&self, verb: Verb) -> Result<LimitRequest, CommandError> {
+        let cost = self.get("COST").map(|cost| numbers::whole("COST", cost)).transpose()?;
+        Ok(LimitRequest { cost, verb })
     }
 }

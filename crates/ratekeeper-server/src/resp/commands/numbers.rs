@@ -39,9 +39,14 @@ pub(super) fn seconds(what: &str, bytes: &[u8]) -> Result<Span, CommandError> {
 
 /// A maximum wait in milliseconds, up to [`MAX_WAIT`].
 pub(super) fn wait(what: &str, bytes: &[u8]) -> Result<Span, CommandError> {
+    millis(what, bytes, MAX_WAIT)
+}
+
+/// A number of milliseconds.
+pub(super) fn millis(what: &str, bytes: &[u8], most: Span) -> Result<Span, CommandError> {
     let span = Span::from_millis(whole(what, bytes)?);
-    if span > MAX_WAIT {
-        return Err(CommandError::because(format_args!("{what} is {span}; {MAX_WAIT} is the most")));
+    if span > most {
+        return Err(CommandError::because(format_args!("{what} is {span}; {most} is the most")));
     }
     Ok(span)
 }

@@ -2,13 +2,16 @@
 //!
 //! A pending command owns its arguments, so that the input buffer can be reused while the call is in flight.
 
+use smallvec::SmallVec;
+
 use super::{CommandError, Replies, Session, delete, limits, throttle};
 use crate::{engine::Engine, resp::reply::Protocol, telemetry::Trace};
 
 /// A command that waits for the store.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    counter_id: u64,
+    /// The counters that the command uses.
+    counter_ids: SmallVec<[u64; 1]>,
     what: PendingKind,
     trace: Trace,
 }
@@ -16,30 +19,38 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 enum PendingKind {
     Throttle { key: Box<str>, terms: throttle::ThrottleRequest },
-    Limits { domain: Box<str>, key: Box<str>, terms: limits::LimitRequest },
+    Limits { domain: Box<str>, subjects: limits::OwnedSubjects, terms: limits::LimitRequest },
     Delete { keys: Vec<Box<str>> },
 }
 
 impl Pending {
     pub(super) fn throttle(session: &Session, key: &str, terms: throttle::ThrottleRequest) -> Self {
         let what = PendingKind::Throttle { key: key.into(), terms };
-        Self { counter_id: session.engine.throttle_counter_id(key), what, trace: Trace::none() }
+        let counter_ids = SmallVec::from_buf([session.engine.throttle_counter_id(key)]);
+        Self { counter_ids, what, trace: Trace::none() }
     }
 
-    pub(super) fn limits(session: &Session, domain: &str, key: &str, terms: limits::LimitRequest) -> Self {
-        let counter_id = session.engine.counter_id(domain, key);
-        let what = PendingKind::Limits { domain: domain.into(), key: key.into(), terms };
-        Self { counter_id, what, trace: Trace::none() }
+    pub(super) fn limits(
+        session: &Session,
+        domain: &str,
+        subjects: &limits::Subjects<'_>,
+        terms: limits::LimitRequest,
+    ) -> Self {
+        let mut counter_ids = SmallVec::new();
+        for descriptor in subjects.descriptors() {
+            session.engine.add_counter_ids(domain, descriptor, &mut counter_ids);
+        }
+        let what = PendingKind::Limits { domain: domain.into(), subjects: subjects.to_owned(), terms };
+        Self { counter_ids, what, trace: Trace::none() }
     }
 
     pub(super) fn delete(keys: &[&str]) -> Self {
         let what = PendingKind::Delete { keys: keys.iter().map(|key| (*key).into()).collect() };
-        Self { counter_id: 0, what, trace: Trace::none() }
+        Self { counter_ids: SmallVec::new(), what, trace: Trace::none() }
     }
 
-    /// Whether the command uses several counters, so that `counter_id` does not order it. Later commands wait for its
-    /// reply.
-    pub(crate) fn has_several_counters(&self) -> bool {
+    /// Whether `counter_ids` does not order the command. Later commands wait for its reply.
+    pub(crate) fn is_unordered(&self) -> bool {
         matches!(self.what, PendingKind::Delete { .. })
     }
 
@@ -48,9 +59,9 @@ impl Pending {
         Self { trace, ..self }
     }
 
-    /// Commands with the same id may use the same counter, so they are decided in the order received.
-    pub(crate) fn counter_id(&self) -> u64 {
-        self.counter_id
+    /// Commands that share an id may use the same counter, so they are decided in the order received.
+    pub(crate) fn counter_ids(&self) -> &SmallVec<[u64; 1]> {
+        &self.counter_ids
     }
 
     /// Calls the store and returns the encoded reply.
@@ -70,10 +81,11 @@ impl PendingKind {
                 let decided = engine.throttle(key, terms.numbers, terms.quantity).await;
                 terms.write_reply(replies, &decided.map_err(CommandError::because)?);
             }
-            Self::Limits { domain, key, terms } => {
-                let subjects = [terms.subject(key)];
+            Self::Limits { domain, subjects, terms } => {
+                let subjects = subjects.borrowed();
+                let subjects = terms.subjects(&subjects);
                 let answered = engine.decide(&terms.request(domain, &subjects)).await;
-                terms.write_reply(replies, &answered.map_err(CommandError::because)?)?;
+                terms.write_reply(replies, &answered.map_err(CommandError::because)?, &subjects)?;
             }
             Self::Delete { keys } => {
                 let reset = engine.reset_throttles(keys).await;
