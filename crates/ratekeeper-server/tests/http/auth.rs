@@ -202,7 +202,7 @@ fn an_invalid_query_is_refused() {
         ("entry=user:cookie:x", "is no source"),
         ("entry=user:header:%20", "no name of a header"),
         ("cost=many", "whole number"),
-        ("colour=red", "use domain, entry, cost and deny_status"),
+        ("colour=red", "use domain, entry, and, cost and deny_status"),
         ("domain=%zz", "hexadecimal"),
         ("domain=%ff", "UTF-8"),
     ] {

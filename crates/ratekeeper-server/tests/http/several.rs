@@ -58,7 +58,7 @@ fn every_policy_of_a_domain_with_match_all_counts() {
     let login = |user| format!(r#"{{"domain":"login","descriptor":{{"ip":"1","user":"{user}"}}}}"#);
     let reply = fixture.post("/v1/check", &login("a"));
     assert_eq!(reply.json()["subjects"].as_array().unwrap().len(), 2);
-    assert!(reply.header("ratelimit").unwrap().contains("\"ip\";r=1"), "{reply:?}");
+    assert!(reply.header("ratelimit").unwrap().contains("\"per-ip/ip\";r=1"), "{reply:?}");
     assert_eq!(fixture.check(&login("b"))["remaining"], 0);
     let denied = fixture.check(&login("c"));
     assert_eq!((&denied["verdict"], &denied["decided_by"]), (&json!("deny"), &json!("ip")));
@@ -77,7 +77,7 @@ fn a_proxy_asks_about_several_descriptors() {
     let reply = ask("a");
     assert_eq!(reply.status, 200);
     let fields = reply.header("ratelimit").unwrap();
-    assert!(fields.contains("\"few\";r=2") && fields.contains("\"hour\";r=8"), "{fields}");
+    assert!(fields.contains("\"per-key/few\";r=2") && fields.contains("\"two-rules/hour\";r=8"), "{fields}");
     assert_eq!((ask("b").status, ask("c").status), (200, 200));
     ask("d").is_problem(429, "the same request passes after");
     let left = fixture.check(r#"{"domain":"api","descriptor":{"user":"d"},"cost":0}"#);

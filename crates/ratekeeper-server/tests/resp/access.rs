@@ -42,7 +42,7 @@ fn a_token_gives_access_to_its_domains_only() {
     }
     client.exchange(&["AUTH", "canary-for-the-edge"], "+OK\r\n");
     client.send(array(&["RK.CHECK", "api", "u"]));
-    client.expect("*16\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
+    client.expect("*22\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
     let mut client = server.client();
     client.exchange(&["AUTH", "default", "canary-for-the-edge"], "+OK\r\n");
     client.send(array(&["RK.CHECK", "billing", "u"]));

@@ -22,7 +22,7 @@ fn redis_cli_reads_every_answer() {
     assert_eq!(cli(&["CL.THROTTLE", "u", "2", "30", "60"]), "0\n3\n2\n-1\n2\n");
     assert_eq!(cli(&["--no-raw", "RK.CHECK", "nowhere", "u"]).lines().nth(1), Some(" 2) \"allow\""));
     let map = cli(&["-3", "--no-raw", "RK.CHECK", "api", "u"]);
-    assert_eq!(map.lines().next(), Some("1# \"verdict\" => \"allow\""), "{map}");
+    assert_eq!(map.lines().next(), Some(" 1# \"verdict\" => \"allow\""), "{map}");
     assert!(cli(&["INFO"]).contains("ratekeeper_version:0.1.0"));
     assert!(cli(&["-3", "INFO"]).contains("store:memory"));
     assert!(cli(&["COMMAND", "DOCS"]).trim().is_empty());
