@@ -33,3 +33,8 @@ pub(crate) fn listen_address(word: &str) -> Result<ListenAddress, String> {
         "use an address such as 127.0.0.1:8080 or [::]:8080, a port on 127.0.0.1 such as 8080, or off".to_owned()
     })
 }
+
+/// The id of a request, within its bound.
+pub(crate) fn request_id(text: &str) -> Result<String, String> {
+    ratekeeper_core::RequestId::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use ratekeeper_core::{Source, Span, Store, Take, Verb};
+use ratekeeper_core::{RequestId, Source, Span, Store, Take, Terms, Verb};
 use ratekeeper_rules::read_paths;
 use ratekeeper_server::{
     engine::Engine,
@@ -20,7 +20,7 @@ use ratekeeper_server::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    argument::{prefix, whole},
+    argument::{prefix, request_id, whole},
     report::{self, CommandResult, Failure},
     web::{Client, Endpoint, TlsArgs, token},
 };
@@ -42,6 +42,12 @@ pub(crate) struct CheckArgs {
     /// Longest acceptable wait for them, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = whole)]
     wait: u64,
+    /// Id of the request: sent again within a minute, it gets the same decision and is charged once.
+    #[arg(long, value_name = "ID", value_parser = request_id)]
+    id: Option<String>,
+    /// Accept a part of the cost, but at least this many permits.
+    #[arg(long, value_name = "N", value_parser = whole)]
+    at_least: Option<u64>,
     /// Address of the server.
     #[arg(
         long,
@@ -105,6 +111,12 @@ impl CheckArgs {
         Ok(CheckedKey::Descriptors(descriptors))
     }
 
+    fn terms(&self) -> Terms {
+        let mut terms = self.id.as_ref().map_or(Terms::NONE, |id| Terms::id(RequestId::of(id)));
+        terms.at_least = self.at_least;
+        terms
+    }
+
     fn ask_server(&self, checked_key: &CheckedKey<'_>) -> Result<Vec<u8>, Failure> {
         let mut body = json!({ "domain": self.domain, "max_wait_ms": self.wait });
         match checked_key {
@@ -122,6 +134,12 @@ impl CheckArgs {
         }
         if let Some(cost) = self.cost {
             body["cost"] = json!(cost);
+        }
+        if let Some(id) = &self.id {
+            body["request_id"] = json!(id);
+        }
+        if let Some(least) = self.at_least {
+            body["at_least"] = json!(least);
         }
         let token = token(self.token_file.as_deref(), "RATEKEEPER_TOKEN")?;
         let response =
@@ -147,7 +165,8 @@ impl CheckArgs {
             };
             let verb = Verb::Take(Take::up_to(Span::from_millis(self.wait)));
             let request = Request { domain: &self.domain, subjects: &subjects, verb };
-            let mut answer = engine.decide(&request).await.map_err(|error| Failure::Option(error.to_string()))?;
+            let answer = engine.decide_with(&request, &self.terms()).await;
+            let mut answer = answer.map_err(|error| Failure::Option(error.to_string()))?;
             // A fallback decision of a process that is about to exit would be misleading.
             let source = answer.decision.as_ref().map(|decision| decision.source);
             if let Some(Source::Local | Source::Open | Source::Closed) = source {

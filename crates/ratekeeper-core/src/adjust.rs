@@ -33,7 +33,7 @@ pub(crate) fn key_status<'a>(
     } else {
         (allow, least_remaining(&rules))
     };
-    Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules }
+    Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, granted: None, rules }
 }
 
 impl RequestKey<'_> {
@@ -41,7 +41,10 @@ impl RequestKey<'_> {
     pub fn adjust(&mut self, verb: &Verb, now: Timestamp) -> Step {
         let (cost, (moved, _)) = (self.cost, self.follow(now));
         let (changed, lease) = match *verb {
-            Verb::Take(_) | Verb::Peek => (false, None),
+            // Stores resolve ids before they come here.
+            Verb::Take(_) | Verb::Peek | Verb::Commit { .. } | Verb::Cancel { .. } | Verb::Expire { .. } => {
+                (false, None)
+            }
             Verb::Refund { at } => (self.give_back(cost, at, None, now), None),
             Verb::Undo { at, lease } => (self.give_back(cost, Some(at), lease, now), None),
             Verb::Settle { actual, at } if actual <= cost => (self.give_back(cost - actual, at, None, now), None),

@@ -254,7 +254,8 @@ impl Policy {
         let now = now.min(MAX_TIME);
         let (moved, back) = self.request_key(&mut key.state, 0).follow(now);
         for allotment in &mut key.allotments {
-            allotment.end = allotment.end - back;
+            // The scripts' 0 means that there is none.
+            allotment.end = (allotment.end - back).max(Timestamp::EPOCH + Span::MICROSECOND);
         }
         if key.allotments.is_empty() {
             return moved;

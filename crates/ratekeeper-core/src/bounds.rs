@@ -50,6 +50,15 @@ pub const MAX_NAME_BYTES: usize = 128;
 /// The longest key, in bytes. Longer ones are refused, not cut: a cut key could equal another key.
 pub const MAX_KEY_BYTES: usize = 4_096;
 
+/// The longest id of a request, in bytes. A UUID has 36.
+pub const MAX_ID_BYTES: usize = 256;
+
+/// The shortest lifetime of an id: a server's expiry has milliseconds.
+pub const MIN_LIFETIME: Span = Span::MILLISECOND;
+
+/// The longest lifetime of an id. What a key's rules admit in it bounds the records of the key.
+pub const MAX_LIFETIME: Span = Span::DAY;
+
 /// Clock steps back up to this are waited out; larger ones move the state back. See `algorithm::stepped_back`.
 pub(crate) fn tolerance(window: Span) -> Span {
     Span::from_micros(window.as_micros() / 10).min(Span::SECOND)

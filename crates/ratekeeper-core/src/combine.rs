@@ -61,6 +61,7 @@ impl Decision {
             source: Source::InTurn,
             decided_at: decisions.iter().map(|decision| decision.decided_at).max()?,
             lease: decisions.iter().find_map(|decision| decision.lease),
+            granted: decisions.iter().filter_map(|decision| decision.granted).min(),
             rules: RuleDecisions::collect(decisions.iter().flat_map(|decision| decision.rules.iter().copied())),
         })
     }

@@ -27,6 +27,9 @@ pub struct Decision {
     pub decided_at: Timestamp,
     /// The lease that was taken, renewed or released, if any.
     pub lease: Option<LeaseId>,
+    /// Permits charged, if they may differ from the cost: by a request that accepts less, and for an id after a commit or a
+    /// cancel.
+    pub granted: Option<u64>,
     /// One decision per rule, in the policy's order.
     pub rules: RuleDecisions,
 }
@@ -59,6 +62,8 @@ pub enum Source {
     Allotment,
     /// This process: the store has denied the same request, and that cannot have changed yet.
     CachedDenial,
+    /// The record of a request: its id was charged before. This is the decision of that time, and nothing was charged now.
+    Repeated,
     /// The fallback in this process, because the store could not decide.
     Local,
     /// None: the store could not decide and the rule says to admit.
@@ -76,6 +81,7 @@ impl Source {
             Self::Overflow => "overflow",
             Self::Allotment => "allotment",
             Self::CachedDenial => "cached_denial",
+            Self::Repeated => "repeated",
             Self::Local => "local",
             Self::Open => "open",
             Self::Closed => "closed",
@@ -87,7 +93,7 @@ impl Decision {
     /// A decision of the store without a lease.
     #[inline]
     pub fn new(verdict: Verdict, decided_by: DecidedBy, rules: RuleDecisions, decided_at: Timestamp) -> Self {
-        Self { verdict, decided_by, source: Source::Store, decided_at, lease: None, rules }
+        Self { verdict, decided_by, source: Source::Store, decided_at, lease: None, granted: None, rules }
     }
 
     /// The decision of a policy with one rule.
@@ -111,6 +117,12 @@ impl Decision {
     /// The same decision with this lease.
     pub fn with_lease(mut self, lease: Option<LeaseId>) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// The same decision with this number of permits charged.
+    pub fn with_granted(mut self, granted: Option<u64>) -> Self {
+        self.granted = granted;
         self
     }
 

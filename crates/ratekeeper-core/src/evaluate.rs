@@ -68,7 +68,8 @@ pub fn take_all(keys: &mut [RequestKey<'_>], take: &Take, now: Timestamp) -> Ste
     let rules = evaluation.rule_decisions(keys.iter().flat_map(|key| key.looks(now)), take, refused, now);
     let (verdict, decided_by) = evaluation.conclude(&rules, refused, now);
     let lease = (charged && keys.iter().any(|key| key.policy.has_leases())).then_some(take.lease);
-    let decision = Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules };
+    let decision =
+        Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, granted: None, rules };
     Step { decision, changed: charged || counted || moved }
 }
 

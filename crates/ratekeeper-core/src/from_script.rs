@@ -47,7 +47,7 @@ pub fn decision_from_take(policies: &[&Policy], take: &Take, result: &ScriptTake
     let (verdict, decided_by) = evaluation.conclude(&rules, denied, now);
     let holds = !denied && charges && policies.iter().any(|policy| policy.has_leases());
     let lease = holds.then_some(take.lease);
-    Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, rules }
+    Decision { verdict, decided_by, source: Source::Store, decided_at: now, lease, granted: None, rules }
 }
 
 /// The decision that reports the state of a key after any other verb.

@@ -11,6 +11,7 @@ use crate::{
     health::HealthStatus,
     migrate::OnQuotaChange,
     policy::Policy,
+    terms::Terms,
     time::{Span, Timestamp},
     verb::{Take, Verb},
     verdict::Verdict,
@@ -30,6 +31,14 @@ pub trait Store: Send + Sync {
         &self,
         asks: &[Ask<'_, Self::Policy>],
         verb: Verb,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// The same under further terms: an id, a reservation, a least cost. Only takes have terms; other verbs ignore them.
+    fn decide_with(
+        &self,
+        asks: &[Ask<'_, Self::Policy>],
+        verb: Verb,
+        terms: Terms,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Decides a take of one key without waiting, if the store can: it keeps its state in this process, or an allotment or a
@@ -77,6 +86,14 @@ pub trait InlineLimits: Store {
 pub trait Immediate: Store {
     /// The same as [`Store::decide`], without a future.
     fn decide_now(&self, asks: &[Ask<'_, Self::Policy>], verb: &Verb) -> Result<Decision, StoreError>;
+
+    /// The same as [`Store::decide_with`], without a future.
+    fn decide_now_with(
+        &self,
+        asks: &[Ask<'_, Self::Policy>],
+        verb: &Verb,
+        terms: &Terms,
+    ) -> Result<Decision, StoreError>;
 
     /// The decision on one take, with the caller's type of error: converting the result afterwards would copy the decision.
     fn take_now<E: From<StoreError>>(&self, ask: &Ask<'_, Self::Policy>, take: &Take) -> Result<Decision, E> {
@@ -184,6 +201,19 @@ pub enum StoreError {
     SameKeyTwice {
         /// The key.
         key: String,
+    },
+    /// A commit or a cancel of an id that is not known.
+    #[error(
+        "no request with this id is known for the key: it was never charged, or its lifetime has ended; nothing was changed"
+    )]
+    UnknownId,
+    /// Too many reservations of this process are to be refunded when they expire.
+    #[error(
+        "{max} open reservations of this process are to be refunded when they expire; finish some, or keep them charged"
+    )]
+    TooManyReservations {
+        /// How many it can have.
+        max: usize,
     },
     /// Only a take can be decided for several keys at once.
     #[error("{verb} is for one key, and {found} were given; ask for each in turn")]

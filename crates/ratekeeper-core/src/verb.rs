@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::{
     algorithm::LeaseId,
+    request_id::RequestId,
     time::{Span, Timestamp},
 };
 
@@ -48,11 +49,39 @@ pub enum Verb {
     Release(Release),
     /// Renews a lease under concurrency rules. Ignores the cost.
     Heartbeat(LeaseId),
+    /// Finishes a request that was charged under an id: corrects its charge to the actual cost. A second one changes nothing.
+    /// Ignores the cost.
+    Commit {
+        /// The id under which it was charged.
+        id: RequestId,
+        /// The real cost.
+        actual: u64,
+    },
+    /// Finishes a request that was charged under an id: refunds its charge and ends its lease. A second one changes nothing.
+    /// Ignores the cost.
+    Cancel {
+        /// The id under which it was charged.
+        id: RequestId,
+    },
+    /// Refunds a reservation whose lifetime has ended, if it is to be refunded then and was not finished. Stores do this by
+    /// themselves. Ignores the cost.
+    Expire {
+        /// The id under which it was charged.
+        id: RequestId,
+    },
     /// Deletes the state of the key. Ignores the cost.
     Reset,
 }
 
 impl Verb {
+    /// The id of a request that this finishes.
+    pub const fn finishes(&self) -> Option<RequestId> {
+        match self {
+            Self::Commit { id, .. } | Self::Cancel { id } | Self::Expire { id } => Some(*id),
+            _ => None,
+        }
+    }
+
     /// The word for it on wires, in metrics and in errors.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -65,6 +94,9 @@ impl Verb {
             Self::Block { .. } => "block",
             Self::Release(_) => "release",
             Self::Heartbeat(_) => "heartbeat",
+            Self::Commit { .. } => "commit",
+            Self::Cancel { .. } => "cancel",
+            Self::Expire { .. } => "expire",
             Self::Reset => "reset",
         }
     }

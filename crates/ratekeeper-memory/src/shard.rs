@@ -32,11 +32,13 @@ mod migrate;
 mod multi_key;
 mod overflow;
 mod promotion;
+mod records;
 mod storage;
 mod versions;
 
 pub(crate) use multi_key::{CheckedOut, Origin, TakeOutcome};
 use overflow::{Overflow, OverflowId};
+pub(crate) use records::{RecordKey, Recorded, Records};
 pub(crate) use versions::{VersionRef, Versions};
 
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(crate) struct Shard {
     migrated: usize,
     /// Shared counts of keys for which there was no room, one per policy.
     overflow: HashMap<OverflowId, Overflow>,
+    /// Charged requests with an id.
+    records: Records,
     budget: usize,
     when_full: WhenFull,
     decisions: u32,
@@ -118,6 +122,7 @@ impl Shard {
             hand: 0,
             migrated: 0,
             overflow: HashMap::new(),
+            records: Records::default(),
             budget,
             when_full,
             decisions: 0,
@@ -192,6 +197,17 @@ impl Shard {
             Some(index) => self.decide_known(index, key, cost, verb, now),
             None => self.decide_new(key, cost, verb, now),
         }
+    }
+
+    /// The record of an id, also after the end of its lifetime.
+    pub(crate) fn recorded(&mut self, key: RecordKey) -> Option<&mut Recorded> {
+        self.records.get(key)
+    }
+
+    /// Records a charged request.
+    pub(crate) fn record(&mut self, key: RecordKey, recorded: Recorded, now: Timestamp) {
+        self.records.insert(key, recorded, self.budget / RECORDS_SHARE, now);
+        self.evict_until(|shard| shard.bytes() <= shard.budget, now);
     }
 
     /// The index of the key's entry. A hot key is demoted first, so that the entry holds its state.
@@ -354,5 +370,7 @@ fn table_hash(hash: u64) -> TableHash {
     TableHash((hash >> 32) as u32)
 }
 
+/// Records take at most one part in this many of the budget.
+const RECORDS_SHARE: usize = 4;
 /// One entry is swept every so many decisions on the fast path, so that a shard without new keys is cleaned too.
 const SWEEP_EVERY: u32 = 32;

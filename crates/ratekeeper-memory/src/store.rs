@@ -10,13 +10,14 @@ mod maintenance;
 mod policy_handle;
 mod take_many;
 mod take_one;
+mod terms;
 
 use std::{fmt, future, sync::Arc};
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Ask, Decision, Immediate, InlineLimits, OnQuotaChange, Policy, Store, StoreError, Take, Timestamp, Verb, Verdict,
-    bounds::MAX_KEY_BYTES,
+    Ask, Decision, Immediate, InlineLimits, OnQuotaChange, Policy, Store, StoreError, Take, Terms, Timestamp, Verb,
+    Verdict, bounds::MAX_KEY_BYTES, store_api::Expiring,
 };
 
 pub use self::policy_handle::InstalledPolicy;
@@ -47,6 +48,8 @@ struct Inner<C> {
     hasher: KeyHasher,
     clock: C,
     budget: usize,
+    /// Reservations to be refunded when they expire.
+    expiring: Expiring<InstalledPolicy>,
 }
 
 /// One shard per two cache lines, against false sharing.
@@ -86,8 +89,9 @@ impl<C: Clock> MemoryStore<C> {
             Padded(Mutex::new(Shard::new(budget, config.when_full, hasher.clone(), Arc::clone(&hot))))
         };
         let shards = (0..shards).map(shard).collect();
-        let (policies, migrating) = (Policies::new(), Mutex::new(0));
-        Self { inner: Arc::new(Inner { hot, shards, policies, migrating, hasher, clock, budget: config.budget_bytes }) }
+        let (policies, migrating, expiring) = (Policies::new(), Mutex::new(0), Expiring::default());
+        let budget = config.budget_bytes;
+        Self { inner: Arc::new(Inner { hot, shards, policies, migrating, hasher, clock, budget, expiring }) }
     }
 
     /// Decides at once, without a runtime. See [`Store::decide`].
@@ -102,13 +106,24 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn decide_general(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         match (asks, verb) {
+            ([ask], Verb::Commit { id, .. } | Verb::Cancel { id } | Verb::Expire { id }) => {
+                self.expire_if_due();
+                self.finish(ask, *id, verb)
+            }
             ([ask], _) => {
+                self.expire_if_due();
                 let key = self.hash_key(ask)?;
                 let now = self.inner.clock.now();
                 Ok(self.shard(key.hash).lock().decide(&key, ask.cost, verb, now))
             }
-            (_, Verb::Take(take)) => self.take_many(asks, take),
+            (_, Verb::Take(take)) => self.take_many(asks, take, &Terms::NONE),
             _ => Err(StoreError::OneKeyOnly { verb: verb.name(), found: asks.len() }),
+        }
+    }
+
+    fn expire_if_due(&self) {
+        if !self.inner.expiring.is_empty() && self.inner.expiring.is_due(self.inner.clock.now()) {
+            self.expire_due(self.inner.clock.now());
         }
     }
 
@@ -147,6 +162,15 @@ impl<C: Clock> Store for MemoryStore<C> {
         future::ready(self.decide_now(asks, &verb))
     }
 
+    fn decide_with(
+        &self,
+        asks: &[Ask<'_, InstalledPolicy>],
+        verb: Verb,
+        terms: Terms,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        future::ready(self.decide_under(asks, &verb, &terms))
+    }
+
     #[inline]
     fn decide_here(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Option<Decision> {
         self.decide_one::<StoreError>(ask, take).ok()
@@ -172,6 +196,15 @@ impl<C: Clock> Immediate for MemoryStore<C> {
     #[inline]
     fn decide_now(&self, asks: &[Ask<'_, InstalledPolicy>], verb: &Verb) -> Result<Decision, StoreError> {
         Self::decide_now(self, asks, verb)
+    }
+
+    fn decide_now_with(
+        &self,
+        asks: &[Ask<'_, InstalledPolicy>],
+        verb: &Verb,
+        terms: &Terms,
+    ) -> Result<Decision, StoreError> {
+        self.decide_under(asks, verb, terms)
     }
 
     #[inline(always)]

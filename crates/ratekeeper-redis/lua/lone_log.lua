@@ -5,6 +5,11 @@
 -- is written into free room at the end, and becomes valid when the head is written, last. Every other case takes the
 -- general path: a reservation or a block, a clock that stepped back, no room, half of the log expired, a wait.
 local head = call('GETRANGE', KEYS[1], 0, 65)
+--@ if terms
+if least >= 0 then
+  head = ''
+end
+--@ end
 if #head == 66 and cost > 0 and cost <= limit_1 then
   local found, _, length, last, dropped, count, gone, left, first, upto, line, total = unpack('>I6I7I4I7I5I4I4I5I7I5I7I5', head)
   if found == tag_1 and last <= now and line <= now and gone < count and dropped <= left and left <= total then
@@ -38,9 +43,20 @@ if #head == 66 and cost > 0 and cost <= limit_1 then
           end
           call('SETRANGE', KEYS[1], 6,
             pack('>I7I4I7I5I4I4I5I7I5I7I5', now, length, now, dropped, count, gone, left, first, upto, line, total))
+--@ if terms
+          local reply, go = pack('>I6I7I7I7I7I7I7', 1, now, 0, now + 1, now, limit_1 - (total - left), line + window_1), now
+--@ if counting
+          reply = reply .. pack('>I7I7', now + 1, now)
+--@ end
+--@ parties
+--@ include record
+--@ end
+          return reply
+--@ else
           return pack('>I6I7I7I7I7I7I7', 1, now, 0, now + 1, now, limit_1 - (total - left), line + window_1)
 --@ if counting
             .. pack('>I7I7', now + 1, now)
+--@ end
 --@ end
         end
 --@ if uncounted

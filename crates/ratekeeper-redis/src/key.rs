@@ -13,7 +13,7 @@
 
 use std::{fmt::Write, slice};
 
-use ratekeeper_core::Policy;
+use ratekeeper_core::{Policy, RequestId};
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
@@ -125,6 +125,11 @@ impl<'a> HashTag<'a> {
 /// name, because a `#` in a key's name occurs only at the start of a digest.
 pub(crate) fn charges_name(name: &[u8], process: u64) -> Vec<u8> {
     [name, format!("#charged:{process:016x}").as_bytes()].concat()
+}
+
+/// The name under which the record of a request with this id is stored for a key. It has the same hash tag.
+pub(crate) fn record_name(name: &[u8], id: RequestId) -> Vec<u8> {
+    [name, format!("#id:{id}").as_bytes()].concat()
 }
 
 /// The name under which the definition of rules is stored.

@@ -129,6 +129,14 @@ impl Link {
         self.topology.known_failure(key).map(|error| error.at(self.topology.address()))
     }
 
+    /// Replaces the connection to the node of this key, because a reply on it is overdue. Calls in flight on the old one are
+    /// not affected.
+    pub(crate) async fn replace_connection(&self, key: &[u8], deadline: Instant) {
+        if let Ok(node) = self.topology.node_for(Destination::Key(key), deadline).await {
+            node.reconnect();
+        }
+    }
+
     /// Whether one script can access all these keys. Only in a cluster may it not.
     pub fn share_a_slot(&self, keys: &[&[u8]]) -> bool {
         match &*self.topology {

@@ -9,7 +9,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -132,6 +132,19 @@ pub(crate) struct Scripts {
     pub(crate) allot: Option<Script>,
     pub(crate) amend: Script,
     pub(crate) charge: Script,
+    /// Takes with an id or a least cost, and commits and cancels by id. Assembled on first use.
+    take_with_terms: OnceLock<Script>,
+    finish: OnceLock<Script>,
+}
+
+impl Scripts {
+    pub(crate) fn take_with_terms(&self) -> &Script {
+        self.take_with_terms.get_or_init(|| script::take_with_terms(&self.shape))
+    }
+
+    pub(crate) fn finish(&self) -> &Script {
+        self.finish.get_or_init(|| script::finish(&self.shape))
+    }
 }
 
 /// Rules of a policy set by their `on_store_failure`.
@@ -277,6 +290,8 @@ impl Policies {
             allot: script::allot(&shape),
             amend: script::amend(&shape),
             charge: script::charge(&shape),
+            take_with_terms: OnceLock::new(),
+            finish: OnceLock::new(),
             shape: shape.clone(),
         };
         let scripts = Arc::new(scripts);

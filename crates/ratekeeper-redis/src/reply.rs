@@ -1,7 +1,7 @@
 //! Replies of the scripts, converted to decisions.
 
 use ratekeeper_core::{
-    Decision, LeaseId, Policy, Release, Take, Timestamp, Verb,
+    Decision, LeaseId, Policy, Release, Span, Take, Timestamp, Verb,
     algorithm::{Algorithm, Look, State, Weighed},
     store_api::{AllotmentCall, AllotmentStep, AllottedKey, ScriptTake, decision_from_look, decision_from_take},
 };
@@ -25,6 +25,10 @@ pub(crate) enum Reply {
         value: Vec<u8>,
         now: Timestamp,
     },
+    /// The id was charged before, under other rules than the current.
+    RepeatedUnread,
+    /// A commit or a cancel of an id that is not known.
+    UnknownId,
     /// A reply that our scripts do not return.
     Strange,
 }
@@ -50,6 +54,61 @@ pub(crate) fn to_take(subjects: &[Tagged<'_>], take: &Take, reply: &Value) -> Re
     .unwrap_or_else(|tag| {
         tag.and_then(|value| from_new_state(subjects, take, value)).map_or(Reply::Strange, Reply::Decided)
     })
+}
+
+/// The reply to a take with terms.
+pub(crate) fn to_take_with_terms(subjects: &[Tagged<'_>], take: &Take, reply: &Value) -> Reply {
+    match wrapped(reply) {
+        Some((REPEATED, rest)) => repeated(subjects, rest).map_or(Reply::RepeatedUnread, Reply::Decided),
+        Some((GRANTED, rest)) => granted(rest, |inner, granted| {
+            let charged: Vec<Tagged<'_>> =
+                subjects.iter().map(|subject| subject.cost(subject.cost.min(granted))).collect();
+            to_take(&charged, take, inner)
+        }),
+        _ => to_take(subjects, take, reply),
+    }
+}
+
+/// The decision of a recorded request, which may have had another wait and has another lease.
+fn repeated(subjects: &[Tagged<'_>], record: &[u8]) -> Option<Decision> {
+    let mut rest = Reader(record);
+    rest.bytes(RECORD_BEFORE_LEASE)?;
+    let (lease, max_wait, whole_wait) = (rest.number(7)?, Span::from_micros(rest.number(7)?), rest.number(1)?);
+    let mut take = Take::within(max_wait);
+    take.whole_wait = whole_wait == 1;
+    let charged: Vec<Tagged<'_>> = subjects.iter().map(|subject| subject.cost(subject.cost.max(1))).collect();
+    match to_take_with_terms(&charged, &take, &Value::BulkString(rest.0.to_vec())) {
+        Reply::Decided(decision) => Some(decision.with_lease((lease > 0).then_some(LeaseId(lease))).repeated()),
+        _ => None,
+    }
+}
+
+/// The reply to a commit or a cancel.
+pub(crate) fn to_finish(policy: &Policy, reply: &Value) -> Reply {
+    match wrapped(reply) {
+        Some((UNKNOWN_ID, _)) => Reply::UnknownId,
+        Some((GRANTED, rest)) => granted(rest, |inner, _| to_amend(policy, &Verb::Peek, inner)),
+        _ => to_amend(policy, &Verb::Peek, reply),
+    }
+}
+
+/// The code of a reply that carries another one, and what follows its time.
+fn wrapped(reply: &Value) -> Option<(u64, &[u8])> {
+    let Value::BulkString(value) = reply else { return None };
+    let mut rest = Reader(value);
+    let code = rest.number(6)?;
+    rest.timestamp()?;
+    Some((code, rest.0))
+}
+
+/// A reply with the number of permits charged.
+fn granted(rest: &[u8], read: impl FnOnce(&Value, u64) -> Reply) -> Reply {
+    let mut rest = Reader(rest);
+    let Some(granted) = rest.number(7) else { return Reply::Strange };
+    match read(&Value::BulkString(rest.0.to_vec()), granted) {
+        Reply::Decided(decision) => Reply::Decided(decision.with_granted(Some(granted))),
+        other => other,
+    }
 }
 
 /// The reply to a merged call: the decisions of the requests, in order. They follow from the value before the first of
@@ -193,7 +252,12 @@ const REFUSED: u64 = 2;
 const LATE: u64 = 3;
 const NOT_OURS: u64 = 4;
 const MERGED: u64 = 5;
+const UNKNOWN_ID: u64 = 6;
 const TOO_LONG: u64 = 7;
+const REPEATED: u64 = 8;
+const GRANTED: u64 = 9;
+/// The parts of a record before its lease, in bytes.
+const RECORD_BEFORE_LEASE: usize = 22;
 
 /// A request that was admitted at once: the decision follows from the new state.
 fn from_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {

@@ -1,7 +1,10 @@
 //! Arguments of script calls: numbers packed as the scripts unpack them.
 
 use ratekeeper_core::{
-    Policy, Release, Span, Take, Timestamp, Verb, algorithm::AnyAlgorithm, bounds::MAX_WAIT, store_api::AllotmentCall,
+    OnExpiry, Policy, Release, Span, Take, Terms, Timestamp, Verb,
+    algorithm::AnyAlgorithm,
+    bounds::{MAX_LEVEL, MAX_WAIT},
+    store_api::AllotmentCall,
 };
 
 use crate::{
@@ -58,6 +61,18 @@ pub(crate) fn take(shape: &Shape, subjects: &[Tagged<'_>], take: &Take) -> Vec<u
     for subject in subjects {
         out.last_numbers(*subject);
     }
+    out.0
+}
+
+/// The numbers of a take with terms.
+pub(crate) fn take_with_terms(shape: &Shape, subjects: &[Tagged<'_>], verb: &Take, terms: &Terms) -> Vec<u8> {
+    let mut out = Doubles(take(shape, subjects, verb));
+    let most = subjects.iter().map(|subject| subject.cost).max().unwrap_or_default();
+    out.put_if_known(terms.at_least.map(|least| least.min(most)));
+    out.put(terms.lifetime.as_micros());
+    out.put(u64::from(terms.on_expiry == OnExpiry::Refund));
+    put(&mut out.0, 7, verb.max_wait.as_micros());
+    put(&mut out.0, 1, u64::from(verb.whole_wait));
     out.0
 }
 
@@ -184,6 +199,9 @@ impl Amend {
             Verb::Release(Release::Lease(id)) => Self { lease: Some(id.0), ..plain(RELEASE, 0) },
             Verb::Release(Release::Oldest) => plain(RELEASE_OLDEST, cost),
             Verb::Heartbeat(id) => Self { lease: Some(id.0), ..plain(HEARTBEAT, 0) },
+            Verb::Commit { actual, .. } => plain(COMMIT, actual.min(MAX_LEVEL)),
+            Verb::Cancel { .. } => plain(CANCEL, 0),
+            Verb::Expire { .. } => plain(EXPIRE, 0),
             Verb::Reset => plain(RESET, 0),
             // A take has a separate script; every other verb is a peek.
             _ => plain(LOOK, 0),
@@ -199,6 +217,9 @@ const RELEASE: u64 = 4;
 const RELEASE_OLDEST: u64 = 5;
 const HEARTBEAT: u64 = 6;
 const RESET: u64 = 7;
+const COMMIT: u64 = 8;
+const CANCEL: u64 = 9;
+const EXPIRE: u64 = 10;
 
 /// Numbers as big-endian doubles, Lua's number type.
 struct Doubles(Vec<u8>);

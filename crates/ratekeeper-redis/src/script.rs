@@ -26,6 +26,16 @@ pub(crate) fn take(shape: &Shape) -> Script {
     Script::new(assemble::assemble(source::TAKE, shape))
 }
 
+/// The script of a take with terms: an id or a least cost.
+pub(crate) fn take_with_terms(shape: &Shape) -> Script {
+    Script::new(assemble::assemble_for(source::TAKE, shape, true))
+}
+
+/// The script of commits and cancels by id.
+pub(crate) fn finish(shape: &Shape) -> Script {
+    Script::new(assemble::assemble_for(source::AMEND, shape, true))
+}
+
 /// The script of several takes of one key; `None` if they cannot be merged.
 pub(crate) fn merge(shape: &Shape) -> Option<Script> {
     can_merge(shape).then(|| Script::new(assemble::assemble(source::MERGE, shape)))

@@ -15,12 +15,14 @@ mod fallback_log;
 mod health;
 mod in_turn;
 mod keys;
+mod local_ids;
 mod merge;
 mod migration;
 mod on_failure;
 mod prepaid;
 mod reply_slot;
 mod server_only;
+mod terms;
 mod without_rules;
 
 use std::{
@@ -35,8 +37,8 @@ use std::{
 
 use parking_lot::Mutex;
 use ratekeeper_core::{
-    Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Take, Timestamp,
-    Verb,
+    Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Source, Store, StoreError, Take,
+    Terms, Timestamp, Verb, store_api::Expiring,
 };
 use tokio::runtime::Handle;
 
@@ -45,8 +47,10 @@ use self::{
     fallback_log::FallbackLog,
     health::HealthProbe,
     keys::{NamedKey, check},
+    local_ids::LocalIds,
     merge::{Joined, StoreHotKeys, Turn},
     prepaid::TimedKeys,
+    terms::charged,
 };
 use crate::{
     address::{Address, AddressError},
@@ -102,6 +106,10 @@ pub(crate) struct Inner {
     prepaid: PrepaidKeys,
     timed_keys: Mutex<TimedKeys>,
     local_clock: LocalClock,
+    /// Ids of requests that were granted without the server.
+    local_ids: LocalIds,
+    /// Reservations of this process to be refunded when they expire.
+    expiring: Expiring<RedisPolicy>,
     /// Whether any policy was prepaid.
     has_prepaid: AtomicBool,
 }
@@ -141,6 +149,8 @@ impl RedisStore {
             prepaid: PrepaidKeys::new(),
             timed_keys: Mutex::default(),
             local_clock: LocalClock::new(),
+            local_ids: LocalIds::default(),
+            expiring: Expiring::default(),
             has_prepaid: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
             expiry_base: expiry_base_ms(),
@@ -198,6 +208,12 @@ impl Store for RedisStore {
 
     async fn decide(&self, asks: &[Ask<'_, RedisPolicy>], verb: Verb) -> Result<Decision, StoreError> {
         check(asks, &verb)?;
+        if self.is_expiry_due() {
+            Box::pin(self.expire_due()).await;
+        }
+        if let Some(finish) = self.finish_here(asks, &verb) {
+            return Box::pin(self.finish_local(finish)).await;
+        }
         if let ([ask], Verb::Take(take)) = (asks, &verb)
             && let Some(decision) = self.answer_here(ask, take)
         {
@@ -233,6 +249,15 @@ impl Store for RedisStore {
             Joined::Prepaid(key) => return Box::pin(self.decide_prepaid(ask, key, verb, deadline)).await,
         };
         self.decide_without_store(&[NamedKey::of(ask).request()], &verb, failure)
+    }
+
+    async fn decide_with(
+        &self,
+        asks: &[Ask<'_, RedisPolicy>],
+        verb: Verb,
+        terms: Terms,
+    ) -> Result<Decision, StoreError> {
+        self.decide_under(asks, verb, terms).await
     }
 
     #[inline]
@@ -271,15 +296,30 @@ impl RedisStore {
         verb: &Verb,
         deadline: Instant,
     ) -> Result<Decision, StoreError> {
+        self.decide_alone_with(requests, verb, &Terms::NONE, deadline).await
+    }
+
+    /// The same under these terms.
+    async fn decide_alone_with(
+        &self,
+        requests: &[RequestKey<'_>],
+        verb: &Verb,
+        terms: &Terms,
+        deadline: Instant,
+    ) -> Result<Decision, StoreError> {
         let inner = &*self.inner;
         // Taken before anything is sent: local grants made meanwhile are recognized when the reply arrives.
         let mark = inner.fallback.ledger.mark();
         let decided = async {
             self.charge_first(requests, verb, deadline).await?;
-            self.ask(requests, verb, deadline).await
+            self.ask_or_repeat(requests, verb, terms, deadline).await
         };
         match decided.await {
-            Ok(decision) if inner.fallback.observe(requests, verb, &decision, mark) => {
+            // A repeated decision says nothing of the key's present state.
+            Ok(decision)
+                if decision.source == Source::Repeated
+                    || inner.fallback.observe(&charged(requests, &decision), verb, &decision, mark) =>
+            {
                 inner.counters.decided_by_store.add_one();
                 inner.fallback_log.decided_by_store();
                 Ok(decision)
@@ -287,9 +327,9 @@ impl RedisStore {
             Ok(raced) => {
                 inner.counters.raced_grants.add_one();
                 self.release_raced(requests, &raced);
-                self.decide_by_fallback(requests, verb)
+                self.decide_by_fallback_with(requests, verb, terms)
             }
-            Err(failure) => self.decide_without_store(requests, verb, failure),
+            Err(failure) => self.decide_without_store_with(requests, verb, terms, failure),
         }
     }
 }

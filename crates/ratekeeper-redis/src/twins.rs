@@ -12,6 +12,7 @@ mod generate;
 mod queue;
 mod scenario;
 mod stored;
+mod terms;
 
 use std::{collections::HashSet, env};
 

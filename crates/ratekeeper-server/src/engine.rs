@@ -28,7 +28,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use ratekeeper_core::{Ask, Decision, Release, Store, Take, Timestamp, Verb, store_api::LeaseIds};
+use ratekeeper_core::{Ask, Decision, Release, Store, StoreError, Take, Terms, Timestamp, Verb, store_api::LeaseIds};
 
 pub use self::{
     answer::{Answer, Resolution, SubjectAnswer},
@@ -81,10 +81,16 @@ impl Engine {
 
     /// Decides a request by the rules of its domain.
     pub async fn decide(&self, request: &Request<'_>) -> Result<Answer, RequestError> {
+        self.decide_with(request, &Terms::NONE).await
+    }
+
+    /// The same under further terms: an id, a reservation, a least cost. Only takes have terms.
+    #[inline]
+    pub async fn decide_with(&self, request: &Request<'_>, terms: &Terms) -> Result<Answer, RequestError> {
         request.check()?;
         let book = self.book();
         let resolved = Resolved::new(request, &book, self)?;
-        let decision = self.ask_store_for(&resolved, request.verb).await?;
+        let decision = self.ask_store_for(&resolved, request.verb, terms).await?;
         if let Some(decision) = &decision {
             self.observe_leases(&resolved, request.verb, decision);
         }
@@ -144,7 +150,12 @@ impl Engine {
     /// Executes the verb for every target. A take is one store call for all targets; other verbs are one call per
     /// target, in sequence.
     #[inline]
-    async fn ask_store_for(&self, resolved: &Resolved<'_>, verb: Verb) -> Result<Option<Decision>, RequestError> {
+    async fn ask_store_for(
+        &self,
+        resolved: &Resolved<'_>,
+        verb: Verb,
+        terms: &Terms,
+    ) -> Result<Option<Decision>, RequestError> {
         let asks = resolved.asks(verb);
         match verb {
             _ if asks.is_empty() => Ok(None),
@@ -153,7 +164,18 @@ impl Engine {
                 let take = if resolved.refused { Take::now() } else { take };
                 let holds = resolved.targets.iter().any(|target| target.entry.policy.has_leases());
                 let take = if holds { take.with_lease(self.inner.lease_ids.next_id()) } else { take };
-                self.ask_store(&asks, Verb::Take(take)).await.map(Some)
+                self.ask_store_with(&asks, Verb::Take(take), terms).await.map(Some)
+            }
+            // Keys that were not charged under the id have no record of it.
+            verb if verb.finishes().is_some() => {
+                let mut decisions = Vec::with_capacity(asks.len());
+                for ask in &asks {
+                    match self.ask_store(slice::from_ref(ask), verb).await {
+                        Err(RequestError::Store(StoreError::UnknownId)) => {}
+                        decided => decisions.push(decided?),
+                    }
+                }
+                Decision::in_turn(&decisions).ok_or(RequestError::Store(StoreError::UnknownId)).map(Some)
             }
             verb => {
                 let mut decisions = Vec::with_capacity(asks.len());
@@ -169,10 +191,26 @@ impl Engine {
     /// request's future.
     #[inline]
     async fn ask_store(&self, asks: &[Ask<'_, AnyPolicy>], verb: Verb) -> Result<Decision, RequestError> {
+        self.ask_store_with(asks, verb, &Terms::NONE).await
+    }
+
+    /// The same under these terms.
+    #[inline]
+    async fn ask_store_with(
+        &self,
+        asks: &[Ask<'_, AnyPolicy>],
+        verb: Verb,
+        terms: &Terms,
+    ) -> Result<Decision, RequestError> {
         let call = self.inner.telemetry.traces().store_call(&self.inner.store);
-        let decided = match self.inner.store.decide_now(asks, &verb) {
-            Some(decided) => decided,
-            None => Box::pin(self.inner.store.decide(asks, verb)).await,
+        let store = &self.inner.store;
+        let decided = if terms.is_none() {
+            match store.decide_now(asks, &verb) {
+                Some(decided) => decided,
+                None => Box::pin(store.decide(asks, verb)).await,
+            }
+        } else {
+            Box::pin(store.decide_with(asks, verb, *terms)).await
         };
         call.ended(&decided);
         decided.map_err(|error| {

@@ -81,7 +81,11 @@ impl RequestError {
             Self::Invalid(_) => true,
             Self::Store(error) => matches!(
                 error,
-                StoreError::KeyTooLong { .. } | StoreError::SameKeyTwice { .. } | StoreError::OneKeyOnly { .. }
+                StoreError::KeyTooLong { .. }
+                    | StoreError::SameKeyTwice { .. }
+                    | StoreError::OneKeyOnly { .. }
+                    | StoreError::UnknownId
+                    | StoreError::TooManyReservations { .. }
             ),
         }
     }
@@ -126,6 +130,10 @@ impl Request<'_> {
         let cost_name = match self.verb {
             Verb::Take(take) if take.max_wait > MAX_WAIT => {
                 return Err(RequestError::invalid(format!("a wait of {}; {MAX_WAIT} is the most", take.max_wait)));
+            }
+            Verb::Commit { actual, .. } => {
+                check_cost("actual", actual)?;
+                "the cost"
             }
             Verb::Settle { actual, .. } => {
                 check_cost("actual", actual)?;

@@ -21,6 +21,7 @@
 //! Clocks are only set forward, unless a check states otherwise.
 
 mod change;
+mod ids;
 mod keys;
 mod limits;
 mod random_walk;
@@ -165,6 +166,17 @@ macro_rules! with_conformance_checks {
             change: installing_the_same_again_changes_nothing,
             change: a_raised_limit_leaves_other_keys_alone,
             change: an_old_handle_means_the_new_policy,
+            ids: a_charged_id_is_charged_once,
+            ids: a_refused_id_is_decided_anew,
+            ids: an_id_ends_with_its_lifetime,
+            ids: a_repeated_wait_is_reserved_once,
+            ids: a_commit_settles_once,
+            ids: a_cancel_refunds_once,
+            ids: an_unknown_id_cannot_be_finished,
+            ids: an_id_of_several_keys_is_charged_once,
+            ids: an_unfinished_reservation_expires,
+            ids: a_part_is_granted,
+            ids: a_part_suits_all_keys,
             random_walk: a_random_walk_is_answered_as_the_core_answers,
         }
     };

@@ -10,9 +10,9 @@ use std::{
 };
 
 use ratekeeper_core::{
-    Ask, Decision, InlineLimits, OnQuotaChange, Policy, Store, StoreError, Timestamp, Verb,
+    Ask, Decision, InlineLimits, OnQuotaChange, Policy, RequestId, Store, StoreError, Terms, Timestamp, Verb,
     bounds::MAX_KEY_BYTES,
-    store_api::{KeyState, migrate_state, take_all},
+    store_api::{KeyState, RequestRecord, migrate_state, take_all, take_part},
 };
 use ratekeeper_testkit::{block_on, conformance, store_conformance};
 
@@ -27,7 +27,12 @@ struct Shared {
     now: Timestamp,
     policies: HashMap<Name, Arc<Policy>>,
     keys: HashMap<(Name, String), KeyState>,
+    open: Vec<Open>,
+    records: HashMap<(Name, String, RequestId), (RequestRecord, Decision)>,
 }
+
+/// A reservation to be refunded: when, its policy, its key, its id.
+type Open = (Timestamp, Handle, String, RequestId);
 
 /// Domain and policy.
 type Name = (String, String);
@@ -55,7 +60,17 @@ impl Shared {
         name
     }
 
-    fn decide(&mut self, asks: &[Ask<'_, Handle>], verb: Verb) -> Result<Decision, StoreError> {
+    fn expire(&mut self) {
+        let (due, open) = std::mem::take(&mut self.open).into_iter().partition(|open| open.0 <= self.now);
+        self.open = open;
+        let due: Vec<Open> = due;
+        for (_, policy, key, id) in due {
+            let _ = self.decide(&[Ask::new(&policy, &key)], Verb::Expire { id }, &Terms::NONE);
+        }
+    }
+
+    fn decide(&mut self, asks: &[Ask<'_, Handle>], verb: Verb, terms: &Terms) -> Result<Decision, StoreError> {
+        self.expire();
         for (index, ask) in asks.iter().enumerate() {
             if ask.key.len() > MAX_KEY_BYTES {
                 return Err(StoreError::KeyTooLong { found: ask.key.len(), max: MAX_KEY_BYTES });
@@ -63,6 +78,22 @@ impl Shared {
             if asks[..index].iter().any(|other| other.key == ask.key && other.policy.name == ask.policy.name) {
                 return Err(StoreError::SameKeyTwice { key: ask.key.to_owned() });
             }
+        }
+        let now = self.now;
+        let record_of = |ask: &Ask<'_, Handle>, id| (ask.policy.name.clone(), ask.key.to_owned(), id);
+        let mut records = self.records.iter().filter(|(_, (record, _))| record.expires > now);
+        if let Some(id) = terms.id
+            && let Some((_, (_, first))) = records.find(|(key, _)| asks.iter().any(|ask| **key == record_of(ask, id)))
+        {
+            return Ok(first.clone().repeated());
+        }
+        if let (Some(id), [ask]) = (verb.finishes(), asks) {
+            let known = self.records.get_mut(&record_of(ask, id));
+            let known = known.filter(|(record, _)| record.is_known_to(&verb, now));
+            let (record, _) = known.ok_or(StoreError::UnknownId)?;
+            let (cost, change) = record.finish(&verb, now).unwrap_or((0, Verb::Peek));
+            let charged = record.charged;
+            return Ok(self.decide(&[ask.cost(cost)], change, terms)?.with_granted(Some(charged)));
         }
         for policy in asks.iter().filter_map(|ask| ask.policy.variant.clone()) {
             self.install(policy, OnQuotaChange::KeepResetTime);
@@ -76,7 +107,21 @@ impl Shared {
             (Verb::Take(take), key_states) => {
                 let each = policies.iter().zip(key_states).zip(asks);
                 let keys = each.map(|((policy, key_state), ask)| policy.request_key(key_state, ask.cost));
-                take_all(&mut keys.collect::<Vec<_>>(), &take, self.now)
+                let mut keys = keys.collect::<Vec<_>>();
+                let step = match terms.at_least {
+                    Some(least) => take_part(&mut keys, &take, least, self.now),
+                    None => take_all(&mut keys, &take, self.now),
+                };
+                if let (Some(id), true) = (terms.id, step.decision.is_allowed()) {
+                    for (key, ask) in keys.iter().zip(asks).filter(|(key, _)| key.cost > 0) {
+                        let record = RequestRecord::of(&step.decision, key.cost, terms, self.now);
+                        if record.refunds {
+                            self.open.push((record.expires, ask.policy.clone(), ask.key.to_owned(), id));
+                        }
+                        self.records.insert(record_of(ask, id), (record, step.decision.clone()));
+                    }
+                }
+                step
             }
             (verb, [key_state]) => policies[0].decide(key_state, asks[0].cost, &verb, self.now),
             (verb, others) => return Err(StoreError::OneKeyOnly { verb: verb.name(), found: others.len() }),
@@ -97,7 +142,11 @@ impl Store for PlainStore {
     }
 
     async fn decide(&self, asks: &[Ask<'_, Handle>], verb: Verb) -> Result<Decision, StoreError> {
-        self.shared.lock().unwrap().decide(asks, verb)
+        self.shared.lock().unwrap().decide(asks, verb, &Terms::NONE)
+    }
+
+    async fn decide_with(&self, asks: &[Ask<'_, Handle>], verb: Verb, terms: Terms) -> Result<Decision, StoreError> {
+        self.shared.lock().unwrap().decide(asks, verb, &terms)
     }
 
     fn now(&self) -> Timestamp {
@@ -105,7 +154,7 @@ impl Store for PlainStore {
     }
 
     fn submit(&self, ask: Ask<'_, Handle>, verb: Verb) {
-        let _ = self.shared.lock().unwrap().decide(&[ask], verb);
+        let _ = self.shared.lock().unwrap().decide(&[ask], verb, &Terms::NONE);
     }
 }
 

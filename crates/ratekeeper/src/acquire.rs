@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ratekeeper_core::{Decision, LeaseId, Span, Store, StoreError, Take, Timestamp, Verb, Verdict};
+use ratekeeper_core::{Decision, LeaseId, Source, Span, Store, StoreError, Take, Terms, Timestamp, Verb, Verdict};
 
 use crate::{
     deadline::Deadline,
@@ -34,6 +34,8 @@ impl<S: Store> Limiter<S> {
     /// The permits are charged at once for the time they become free, so waiters are served in arrival order, in all
     /// processes that share the store. If the future is dropped before that time the permits are refunded, unless a
     /// later reservation depends on them.
+    ///
+    /// A request with an [id](Request::id) keeps its permits if the future is dropped: sent again, it gets the same ones.
     ///
     /// The longest wait is [100 days](ratekeeper_core::bounds::MAX_WAIT); a request that would wait longer, or whose key is
     /// blocked, is [denied](AcquireError::Denied) at once.
@@ -66,7 +68,13 @@ impl<S: Store> Limiter<S> {
         waiting: &W,
     ) -> Result<Acquired, AcquireError> {
         let deadline = Deadline::after(timeout);
-        let wanted = Wanted { limiter: self, slot: self.slot_of(&request)?, key: request.key, permits: request.cost };
+        let wanted = Wanted {
+            limiter: self,
+            slot: self.slot_of(&request)?,
+            key: request.key,
+            permits: request.cost,
+            terms: request.terms,
+        };
         if wanted.slot.has_leases() {
             return wanted.acquire_lease(&deadline, waiting).await;
         }
@@ -82,11 +90,12 @@ struct Wanted<'a, S: Store> {
     slot: &'a Arc<PolicySlot<S>>,
     key: &'a str,
     permits: u64,
+    terms: Terms,
 }
 
 impl<S: Store> Wanted<'_, S> {
     async fn take(&self, take: Take) -> Result<Decision, StoreError> {
-        self.limiter.decide(self.slot, self.key, self.permits, Verb::Take(take)).await
+        self.limiter.decide_with(self.slot, self.key, self.permits, Verb::Take(take), self.terms).await
     }
 
     /// Sleeps until granted permits are due. Refunds them if the future is dropped or wakes up too late.
@@ -102,7 +111,11 @@ impl<S: Store> Wanted<'_, S> {
             Verdict::Never => return Err(AcquireError::ExceedsLimit { cost: self.permits, limit: decision.limit() }),
         };
         let at = decision.decided_at + wait;
-        let mut booked = CancelOnDrop { wanted: self, at, lease: decision.lease, kept: false };
+        // A repeated decision was made earlier.
+        let wait = if decision.source == Source::Repeated { at.since(self.limiter.shared.store.now()) } else { wait };
+        // A request with an id may be sent again, and then gets this reservation; it is cancelled by its id.
+        let kept = self.terms.id.is_some();
+        let mut booked = CancelOnDrop { wanted: self, at, lease: decision.lease, kept };
         // The round trip to the store counts against the deadline.
         if wait > deadline.left() {
             return Err(denied(wait));
@@ -170,7 +183,7 @@ impl<S: Store> Drop for CancelOnDrop<'_, S> {
         if self.kept {
             return;
         }
-        let Wanted { limiter, slot, key, permits } = *self.wanted;
+        let Wanted { limiter, slot, key, permits, .. } = *self.wanted;
         limiter.submit(slot, key, permits, Verb::Undo { at: self.at, lease: self.lease });
         trace_event!(debug, policy = &*slot.name, permits, "wait cancelled, permits refunded");
         if let Some(observer) = &limiter.shared.observer {

@@ -5,7 +5,7 @@
 
 use ratekeeper_core::{
     Ask, Decision, HealthStatus, Immediate, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Take,
-    Timestamp, Verb,
+    Terms, Timestamp, Verb,
 };
 use ratekeeper_memory::{Clock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 #[cfg(feature = "redis")]
@@ -177,6 +177,15 @@ impl Store for AnyStore {
             Self::Manual(store) => decide_in_memory(store, asks, &verb),
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.decide(&all(asks, in_redis)?, verb).await,
+        }
+    }
+
+    async fn decide_with(&self, asks: &[Ask<'_, AnyPolicy>], verb: Verb, terms: Terms) -> Result<Decision, StoreError> {
+        match self {
+            Self::Memory(store) => store.decide_now_with(&all(asks, in_memory)?, &verb, &terms),
+            Self::Manual(store) => store.decide_now_with(&all(asks, in_memory)?, &verb, &terms),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.decide_with(&all(asks, in_redis)?, verb, terms).await,
         }
     }
 

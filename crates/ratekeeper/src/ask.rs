@@ -28,7 +28,7 @@ impl<S: Store> Limiter<S> {
         let request = request.into();
         let slot = self.slot_of(&request)?;
         let verb = Verb::Take(self.take(slot, Take::now()));
-        Ok(self.decide(slot, request.key, request.cost, verb).await?)
+        Ok(self.decide_with(slot, request.key, request.cost, verb, request.terms).await?)
     }
 
     /// [`check`](Self::check) without waiting, if the store can decide in this process: it keeps its state here, or the
@@ -37,6 +37,9 @@ impl<S: Store> Limiter<S> {
     #[inline]
     pub fn check_here<'a>(&self, request: impl Into<Request<'a>>) -> Option<Decision> {
         let request = request.into();
+        if !request.terms.is_none() {
+            return None;
+        }
         let slot = self.slot_of(&request).ok()?;
         let (ask, take) = (Ask::new(&slot.handle, request.key).cost(request.cost), self.take(slot, Take::now()));
         let decision = self.shared.store.decide_here(&ask, &take)?;
@@ -68,6 +71,9 @@ impl<S: Immediate> Limiter<S> {
     pub fn check_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Decision, RequestError> {
         let request = request.into();
         let slot = self.slot_of(&request)?;
+        if !request.terms.is_none() {
+            return self.check_with_terms(slot, &request);
+        }
         if self.shared.observer.is_some() {
             return self.check_observed(slot, request.key, request.cost).0;
         }
@@ -81,12 +87,24 @@ impl<S: Immediate> Limiter<S> {
     pub fn verdict_now<'a>(&self, request: impl Into<Request<'a>>) -> Result<Verdict, RequestError> {
         let request = request.into();
         let shared = &*self.shared;
-        if shared.observer.is_some() {
+        if shared.observer.is_some() || !request.terms.is_none() {
             return self.check_now(request).map(|decision| decision.verdict);
         }
         let slot = self.slot_of(&request)?;
         let ask = Ask::new(&slot.handle, request.key).cost(request.cost);
         Ok(shared.store.verdict_now(&ask, &self.take(slot, Take::now()))?)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_with_terms(&self, slot: &PolicySlot<S>, request: &Request<'_>) -> Result<Decision, RequestError> {
+        let Request { key, cost, terms, .. } = *request;
+        let verb = Verb::Take(self.take(slot, Take::now()));
+        let decided = self.shared.store.decide_now_with(&[Ask::new(&slot.handle, key).cost(cost)], &verb, &terms);
+        if let Some(observer) = &self.shared.observer {
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+        }
+        Ok(decided?)
     }
 
     /// A separate path, because the observer needs a reference to the decision. The arguments fit into registers, and the

@@ -221,9 +221,10 @@ pub use observer::{LimiterEvent, Observer};
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use ratekeeper_compat::{gateway, redisson};
 pub use ratekeeper_core::{
-    AlgorithmSpec, Align, DecidedBy, Decision, HealthStatus, LeaseId, ManualClock, OnQuotaChange, OnStoreFailure,
-    Period, Policy, PolicyError, Prepaid, Problem, Quota, Refill, RetryAfter, Rule, RuleDecision, RuleError, Source,
-    Span, Speed, Store, StoreError, Timestamp, UtcOffset, Verb, Verdict, bounds,
+    AlgorithmSpec, Align, DecidedBy, Decision, HealthStatus, LeaseId, ManualClock, OnExpiry, OnQuotaChange,
+    OnStoreFailure, Period, Policy, PolicyError, Prepaid, Problem, Quota, Refill, RequestId, RetryAfter, Rule,
+    RuleDecision, RuleError, Source, Span, Speed, Store, StoreError, Terms, Timestamp, UtcOffset, Verb, Verdict,
+    bounds,
 };
 #[cfg(feature = "memory")]
 pub use ratekeeper_memory::{Clock, CoarseClock, MemoryConfig, MemoryStore, Stats, SystemClock};
@@ -239,7 +240,7 @@ pub use rule_limiter::{JointRuleAnswer, PartAnswer, RuleAnswer, RuleLimiter, Rul
 
 /// For authors of stores: what [`Store`] is asked and answers.
 pub mod store {
-    pub use ratekeeper_core::{Ask, Immediate, InlineLimits, Store, StoreError, Take, Verb};
+    pub use ratekeeper_core::{Ask, Immediate, InlineLimits, Store, StoreError, Take, Terms, Verb};
 }
 
 /// Reading of rule files.
@@ -260,3 +261,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "memory", feature = "tokio", feature = "rules"))]
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryPage;
+
+/// The code of the page about retries, compiled and run with the tests.
+#[cfg(all(doctest, feature = "memory", feature = "tokio"))]
+#[doc = include_str!("../../../docs/retries.md")]
+struct RetriesPage;

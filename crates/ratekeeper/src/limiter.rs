@@ -6,7 +6,9 @@
 
 use std::{fmt, sync::Arc};
 
-use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Rule, Store, StoreError, Take, Verb, store_api::LeaseIds};
+use ratekeeper_core::{
+    Ask, Decision, OnQuotaChange, Policy, Rule, Store, StoreError, Take, Terms, Verb, store_api::LeaseIds,
+};
 #[cfg(feature = "memory")]
 use ratekeeper_memory::MemoryStore as EmbeddedStore;
 
@@ -126,6 +128,25 @@ impl<S: Store> Limiter<S> {
         let decided = self.shared.store.decide(&[Ask::new(&slot.handle, key).cost(cost)], verb).await;
         if let Some(observer) = &self.shared.observer {
             observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, decided.as_ref());
+        }
+        decided
+    }
+
+    /// One call of the store for a take with an id or a least cost, reported to the observer.
+    pub(crate) async fn decide_with(
+        &self,
+        slot: &PolicySlot<S>,
+        key: &str,
+        cost: u64,
+        verb: Verb,
+        terms: Terms,
+    ) -> Result<Decision, StoreError> {
+        if terms.is_none() {
+            return self.decide(slot, key, cost, verb).await;
+        }
+        let decided = self.shared.store.decide_with(&[Ask::new(&slot.handle, key).cost(cost)], verb, terms).await;
+        if let Some(observer) = &self.shared.observer {
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
         }
         decided
     }

@@ -1,6 +1,6 @@
 //! A store without values: the type parameter of `Limiter` if no store is given and the feature `memory` is off.
 
-use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Store, StoreError, Timestamp, Verb};
+use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Store, StoreError, Terms, Timestamp, Verb};
 
 /// Has no values. Name a store with [`LimiterBuilder::store`](crate::LimiterBuilder::store), or enable `memory`.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,10 @@ impl Store for MissingStore {
     }
 
     async fn decide(&self, _: &[Ask<'_, Self>], _: Verb) -> Result<Decision, StoreError> {
+        match *self {}
+    }
+
+    async fn decide_with(&self, _: &[Ask<'_, Self>], _: Verb, _: Terms) -> Result<Decision, StoreError> {
         match *self {}
     }
 

@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use ratekeeper_core::{Decision, Source, Span, Store, StoreError, Take, Timestamp, Verb, Verdict, bounds::MAX_WAIT};
+use ratekeeper_core::{
+    Decision, RequestId, Source, Span, Store, StoreError, Take, Timestamp, Verb, Verdict, bounds::MAX_WAIT,
+};
 
 use crate::{error::AcquireError, limiter::Limiter, request::Request};
 
@@ -16,6 +18,8 @@ pub struct Reservation<S: Store> {
     key: String,
     cost: u64,
     at: Timestamp,
+    /// The id of its request, if it has one: then it is finished by the id, and twice is once.
+    id: Option<RequestId>,
     decision: Decision,
 }
 
@@ -35,12 +39,12 @@ impl<S: Store> Limiter<S> {
         let request = request.into();
         let slot = self.slot_of(&request)?;
         let take = self.take(slot, Take::up_to(Span::from_duration(max_wait).min(MAX_WAIT)));
-        let Request { key, cost, .. } = request;
-        let decision = self.decide(slot, key, cost, Verb::Take(take)).await?;
+        let Request { key, cost, terms, .. } = request;
+        let decision = self.decide_with(slot, key, cost, Verb::Take(take), terms).await?;
         match decision.verdict {
             Verdict::Allow { .. } => {
-                let at = decision.proceed_at();
-                Ok(Reservation { limiter: self.with_slot(slot), key: key.to_owned(), cost, at, decision })
+                let (at, cost, id) = (decision.proceed_at(), decision.granted.unwrap_or(cost), terms.id);
+                Ok(Reservation { limiter: self.with_slot(slot), key: key.to_owned(), cost, at, id, decision })
             }
             Verdict::Deny { retry_after } => Err(AcquireError::Denied { retry_after: retry_after.into() }),
             Verdict::Never => Err(AcquireError::ExceedsLimit { cost, limit: decision.limit() }),
@@ -66,12 +70,17 @@ impl<S: Store> Reservation<S> {
 
     /// Replaces the estimate by the real cost: returns the difference, or charges it, even into debt.
     pub async fn settle(self, actual: u64) -> Result<Decision, StoreError> {
-        self.decide(Verb::Settle { actual, at: self.time_to_match() }).await
+        self.decide(match self.id {
+            Some(id) => Verb::Commit { id, actual },
+            None => Verb::Settle { actual, at: self.time_to_match() },
+        })
+        .await
     }
 
     /// Returns all permits, unless a later reservation depends on them.
     pub async fn cancel(self) -> Result<Decision, StoreError> {
-        let decision = self.decide(Verb::Undo { at: self.at, lease: self.decision.lease }).await;
+        let undo = Verb::Undo { at: self.at, lease: self.decision.lease };
+        let decision = self.decide(self.id.map_or(undo, |id| Verb::Cancel { id })).await;
         self.limiter.slot.wake(&self.key);
         decision
     }

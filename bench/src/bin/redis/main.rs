@@ -11,6 +11,7 @@
 
 mod bytes;
 mod client;
+mod ids;
 mod log;
 mod pipelined;
 mod server;
@@ -27,6 +28,7 @@ async fn main() {
         return pipelined::report(&server, &options).await;
     }
     time::report(&server, &options).await;
+    ids::report(&server, &options).await;
     bytes::report(&server).await;
     log::report(&server, &options).await;
     client::report(&server, &options).await;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use ratekeeper_core::bounds::{MAX_KEY_BYTES, MAX_PERMITS};
+use ratekeeper_core::{
+    RequestIdError,
+    bounds::{MAX_KEY_BYTES, MAX_PERMITS},
+};
 
 use super::text::{counted, shown};
 
@@ -26,12 +29,16 @@ pub(crate) enum RequestProblem {
     Cost { found: String },
     CostTooLarge { found: String },
     Op { found: String },
+    NoId { op: String },
+    Id { error: RequestIdError },
+    OnExpiry { found: String },
     NothingToSettle { key: String },
 }
 
 impl fmt::Display for RequestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const COLUMNS: &str = "the columns are at_ms and key, and optionally cost, max_wait_ms and op";
+        const COLUMNS: &str = "the columns are at_ms and key, and optionally cost, max_wait_ms, op, id, lifetime_ms, \
+             on_expiry and at_least";
         match self {
             Self::Empty => write!(f, "the file is empty; it should begin with a header: {COLUMNS}"),
             Self::MissingColumn(column) => write!(f, "the header has no column {column}; {COLUMNS}"),
@@ -69,8 +76,15 @@ impl fmt::Display for RequestProblem {
             Self::Cost { found } => write!(f, "cost is {}; write a whole number, 0 or more", shown(found)),
             Self::CostTooLarge { found } => write!(f, "cost is {}; the most is {MAX_PERMITS}", shown(found)),
             Self::Op { found } => {
-                write!(f, "op is {}; use take, peek, refund, settle, penalize, reset or release", shown(found))
+                write!(
+                    f,
+                    "op is {}; use take, peek, refund, settle, penalize, reset, release, reserve, commit or cancel",
+                    shown(found)
+                )
             }
+            Self::NoId { op } => write!(f, "{} needs the column id, which names the request", shown(op)),
+            Self::Id { error } => write!(f, "id: {error}"),
+            Self::OnExpiry { found } => write!(f, "on_expiry is {}; write keep or refund", shown(found)),
             Self::NothingToSettle { key } => write!(
                 f,
                 "settle for key {}, which has no admitted take left to settle; put the take above it, or remove this line",

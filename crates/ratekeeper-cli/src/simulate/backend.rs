@@ -3,7 +3,9 @@
 //! An enum instead of a trait object or an async interface keeps decisions in memory plain calls; a run may make ten million
 //! of them.
 
-use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Speed, Store, Timestamp, Verb};
+use ratekeeper_core::{
+    Ask, Decision, Immediate, OnQuotaChange, Policy, Speed, Store, StoreError, Terms, Timestamp, Verb,
+};
 use ratekeeper_memory::{InstalledPolicy, ManualClock, MemoryConfig, MemoryStore};
 use ratekeeper_redis::Address;
 
@@ -45,10 +47,17 @@ impl Backend {
     }
 
     #[inline]
-    pub(crate) fn decide(&mut self, key: &str, cost: u64, verb: &Verb, now: Timestamp) -> Result<Decision, Failure> {
+    pub(crate) fn decide(
+        &mut self,
+        key: &str,
+        cost: u64,
+        verb: &Verb,
+        terms: &Terms,
+        now: Timestamp,
+    ) -> Result<Decision, Failure> {
         match self {
-            Self::Memory(memory) => memory.decide(key, cost, verb, now),
-            Self::Redis(redis) => redis.decide(key, cost, verb, now),
+            Self::Memory(memory) => memory.decide(key, cost, verb, terms, now),
+            Self::Redis(redis) => redis.decide(key, cost, verb, terms, now),
         }
     }
 
@@ -79,8 +88,25 @@ impl MemoryBackend {
     }
 
     #[inline]
-    fn decide(&mut self, key: &str, cost: u64, verb: &Verb, now: Timestamp) -> Result<Decision, Failure> {
+    fn decide(
+        &mut self,
+        key: &str,
+        cost: u64,
+        verb: &Verb,
+        terms: &Terms,
+        now: Timestamp,
+    ) -> Result<Decision, Failure> {
         self.clock.set(now);
-        self.store.decide_now(&[Ask::new(&self.policy, key).cost(cost)], verb).map_err(Failure::Undecided)
+        let ask = [Ask::new(&self.policy, key).cost(cost)];
+        let decided = match terms.is_none() {
+            true => self.store.decide_now(&ask, verb),
+            false => self.store.decide_now_with(&ask, verb, terms),
+        };
+        match decided {
+            // The state of the key, without permits that were charged.
+            Err(StoreError::UnknownId) => self.store.decide_now(&ask, &Verb::Peek),
+            decided => decided,
+        }
+        .map_err(Failure::Undecided)
     }
 }

@@ -1,14 +1,22 @@
 //! CSV fields: times, costs and operations, parsed to exact integers.
 
 use ratekeeper_core::{
-    Release, Span, Take, Timestamp, Verb,
+    OnExpiry, Release, RequestId, Span, Take, Timestamp, Verb,
     bounds::{MAX_PERMITS, MAX_TIME},
 };
 
 use crate::report::RequestProblem;
 
 /// The verb of a request. To settle, the cost is the actual one; what was reserved, the history knows.
-pub(crate) fn verb(op: &[u8], cost: u64, max_wait: Span) -> Result<Verb, RequestProblem> {
+/// With an id, a settle is a commit and a refund is a cancel of that request.
+pub(crate) fn verb(op: &[u8], cost: u64, max_wait: Span, id: Option<RequestId>) -> Result<Verb, RequestProblem> {
+    match (op, id) {
+        (b"commit" | b"settle", Some(id)) => return Ok(Verb::Commit { id, actual: cost }),
+        (b"cancel" | b"refund", Some(id)) => return Ok(Verb::Cancel { id }),
+        (b"reserve", Some(_)) => return Ok(Verb::Take(Take::up_to(max_wait))),
+        (b"reserve" | b"commit" | b"cancel", None) => return Err(RequestProblem::NoId { op: excerpt(op) }),
+        _ => {}
+    }
     match op {
         b"take" => Ok(Verb::Take(Take::up_to(max_wait))),
         b"peek" => Ok(Verb::Peek),
@@ -18,6 +26,18 @@ pub(crate) fn verb(op: &[u8], cost: u64, max_wait: Span) -> Result<Verb, Request
         b"reset" => Ok(Verb::Reset),
         b"release" => Ok(Verb::Release(Release::Oldest)),
         other => Err(RequestProblem::Op { found: excerpt(other) }),
+    }
+}
+
+pub(crate) fn id(text: &[u8]) -> Result<RequestId, RequestProblem> {
+    RequestId::new(text).map_err(|error| RequestProblem::Id { error })
+}
+
+pub(crate) fn on_expiry(text: &[u8]) -> Result<OnExpiry, RequestProblem> {
+    match text {
+        b"keep" => Ok(OnExpiry::Keep),
+        b"refund" => Ok(OnExpiry::Refund),
+        other => Err(RequestProblem::OnExpiry { found: excerpt(other) }),
     }
 }
 

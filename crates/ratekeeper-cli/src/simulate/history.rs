@@ -132,8 +132,14 @@ mod tests {
     use super::*;
 
     fn take(takes: &mut TakeHistory, key: &str, cost: u64, at: u64) {
-        let request =
-            RequestLine { at: Timestamp::from_micros(at), key, cost, verb: Verb::Take(Take::now()), number: 1 };
+        let request = RequestLine {
+            at: Timestamp::from_micros(at),
+            key,
+            cost,
+            verb: Verb::Take(Take::now()),
+            terms: Terms::NONE,
+            number: 1,
+        };
         takes.push(&request, Timestamp::from_micros(at));
     }
 

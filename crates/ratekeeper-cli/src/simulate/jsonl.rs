@@ -4,10 +4,10 @@
 
 use std::io::{self, Write};
 
-use ratekeeper_core::{Decision, Policy};
+use ratekeeper_core::{Decision, Policy, Source};
 use ratekeeper_http::{
     decision_json::{push_decision, push_request},
-    json::{push, push_string},
+    json::{push, push_field, push_string},
 };
 
 use super::requests::RequestLine;
@@ -36,6 +36,12 @@ impl<W: Write> JsonlWriter<W> {
         let line = &mut self.buffer;
         push_request(line, request.at, request.key, request.cost, request.verb.name());
         push_decision(line, decision, |line, index| push(line, self.names.get(index).map_or(b"null", Vec::as_slice)));
+        if let Some(granted) = decision.granted {
+            push_field(line, b",\"granted\":", granted);
+        }
+        if decision.source == Source::Repeated {
+            push(line, b",\"repeated\":true");
+        }
         push(line, b"}\n");
         if line.len() >= BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }

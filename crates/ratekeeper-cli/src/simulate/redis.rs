@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Store, Timestamp, Verb};
+use ratekeeper_core::{Ask, Decision, OnQuotaChange, Policy, Store, StoreError, Terms, Timestamp, Verb};
 use ratekeeper_redis::{Address, LinkSettings, ManualClock, RedisConfig, RedisPolicy, RedisStore};
 use tokio::runtime::{Builder, Runtime};
 
@@ -45,13 +45,26 @@ impl RedisBackend {
     }
 
     /// Decides on the server. A failure ends the run, because a fallback decision would not follow the rules.
-    pub(crate) fn decide(&mut self, key: &str, cost: u64, verb: &Verb, now: Timestamp) -> Result<Decision, Failure> {
+    pub(crate) fn decide(
+        &mut self,
+        key: &str,
+        cost: u64,
+        verb: &Verb,
+        terms: &Terms,
+        now: Timestamp,
+    ) -> Result<Decision, Failure> {
         if self.began.elapsed() > MAX_RUN {
             return Err(Failure::StoreTooSlow { address: self.address.clone(), requests: self.requests });
         }
         self.clock.set(now);
         let asks = [Ask::new(&self.policy, key).cost(cost)];
-        let decision = self.runtime.block_on(self.store.decide_by_server(&asks, verb));
+        let decision = self.runtime.block_on(async {
+            match self.store.decide_by_server_with(&asks, verb, terms).await {
+                // The state of the key, without permits that were charged.
+                Err(StoreError::UnknownId) => self.store.decide_by_server(&asks, &Verb::Peek).await,
+                decided => decided,
+            }
+        });
         let decision = decision.map_err(|error| Failure::StoreFailed { address: self.address.clone(), error })?;
         self.requests += 1;
         Ok(decision)

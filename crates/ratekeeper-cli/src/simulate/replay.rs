@@ -62,7 +62,8 @@ impl Replay {
         on_decision: &mut impl FnMut(Decided<'_>) -> Result<(), Failure>,
     ) -> Result<(), ReplayError> {
         let (cost, verb) = self.takes.verb(&request).map_err(ReplayError::Request)?;
-        let decision = self.backend.decide(request.key, cost, &verb, request.at).map_err(ReplayError::Failure)?;
+        let decided = self.backend.decide(request.key, cost, &verb, &request.terms, request.at);
+        let decision = decided.map_err(ReplayError::Failure)?;
         self.takes.add(&request, &decision);
         on_decision(Decided { request, cost, verb: &verb, decision: &decision }).map_err(ReplayError::Failure)
     }

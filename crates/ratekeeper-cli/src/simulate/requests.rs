@@ -10,7 +10,7 @@ use std::{
 };
 
 use csv::{ByteRecord, ReaderBuilder, Terminator};
-use ratekeeper_core::{Span, Timestamp, Verb, bounds::MAX_KEY_BYTES};
+use ratekeeper_core::{Span, Terms, Timestamp, Verb, bounds::MAX_KEY_BYTES};
 
 use super::csv_fields;
 use crate::report::{Failure, RequestProblem, millis};
@@ -22,6 +22,7 @@ pub(crate) struct RequestLine<'a> {
     pub(crate) key: &'a str,
     pub(crate) cost: u64,
     pub(crate) verb: Verb,
+    pub(crate) terms: Terms,
     /// Counted from 1, the header aside.
     pub(crate) number: u64,
 }
@@ -46,6 +47,10 @@ struct Columns {
     cost: Option<usize>,
     max_wait: Option<usize>,
     op: Option<usize>,
+    id: Option<usize>,
+    lifetime: Option<usize>,
+    on_expiry: Option<usize>,
+    at_least: Option<usize>,
     count: usize,
 }
 
@@ -185,6 +190,10 @@ impl Columns {
                 "cost" => &mut found.cost,
                 "max_wait_ms" => &mut found.max_wait,
                 "op" => &mut found.op,
+                "id" => &mut found.id,
+                "lifetime_ms" => &mut found.lifetime,
+                "on_expiry" => &mut found.on_expiry,
+                "at_least" => &mut found.at_least,
                 _ => return Err(RequestProblem::UnknownColumn(name)),
             };
             if column.replace(position).is_some() {
@@ -210,8 +219,21 @@ impl Columns {
         let cost = optional(self.cost).map_or(Ok(default_cost), csv_fields::cost)?;
         let max_wait =
             optional(self.max_wait).map_or(Ok(Span::ZERO), |text| csv_fields::micros("max_wait_ms", text))?;
-        let verb = csv_fields::verb(optional(self.op).unwrap_or(b"take"), cost, max_wait)?;
-        Ok(RequestLine { at, key: self.key(record)?, cost, verb, number: 0 })
+        let mut terms = Terms::NONE;
+        if let Some(id) = optional(self.id) {
+            terms = terms.with_id(csv_fields::id(id)?);
+        }
+        if let Some(lifetime) = optional(self.lifetime) {
+            terms = terms.lifetime(csv_fields::micros("lifetime_ms", lifetime)?);
+        }
+        if let Some(on_expiry) = optional(self.on_expiry) {
+            terms = terms.on_expiry(csv_fields::on_expiry(on_expiry)?);
+        }
+        if let Some(least) = optional(self.at_least) {
+            terms = terms.at_least(csv_fields::cost(least)?);
+        }
+        let verb = csv_fields::verb(optional(self.op).unwrap_or(b"take"), cost, max_wait, terms.id)?;
+        Ok(RequestLine { at, key: self.key(record)?, cost, verb, terms, number: 0 })
     }
 
     /// Spaces belong to the key.

@@ -16,7 +16,8 @@ fn error_for(requests: impl AsRef<[u8]>) -> String {
 
 #[test]
 fn headers() {
-    const COLUMNS: &str = "the columns are at_ms and key, and optionally cost, max_wait_ms and op";
+    const COLUMNS: &str = "the columns are at_ms and key, and optionally cost, max_wait_ms, op, id, lifetime_ms, \
+                           on_expiry and at_least";
     for (header, problem) in [
         ("", "the file is empty; it should begin with a header: "),
         ("key,cost\n", "the header has no column at_ms; "),
@@ -46,7 +47,7 @@ fn cells() {
         ("1,u,1099511627777,,", "cost is \"1099511627777\"; the most is 1099511627776".to_owned()),
         ("1,u,99999999999999999999,,", "cost is \"99999999999999999999\"; the most is 1099511627776".to_owned()),
         ("1,u,,soon,", format!("max_wait_ms is \"soon\"; {times}")),
-        ("1,u,,,Take", "op is \"Take\"; use take, peek, refund, settle, penalize, reset or release".to_owned()),
+        ("1,u,,,Take", "op is \"Take\"; use take, peek, refund, settle, penalize, reset, release, reserve, commit or cancel".to_owned()),
         (
             "1,u,,,settle",
             "settle for key \"u\", which has no admitted take left to settle; put the take above it, or remove this line"

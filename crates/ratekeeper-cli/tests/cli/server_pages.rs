@@ -45,6 +45,11 @@ fn the_tutorial_is_executable() {
 }
 
 #[test]
+fn the_page_about_retries_is_executable() {
+    with_its_rules("docs/retries.md", 1, 10);
+}
+
+#[test]
 fn the_page_about_rules_is_executable() {
     with_its_rules("docs/rules.md", 6, 15);
 }

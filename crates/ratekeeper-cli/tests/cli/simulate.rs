@@ -41,6 +41,29 @@ fn several_rules_are_listed_in_order_and_shadow_is_the_last_field() {
     assert_eq!(run.field("verdict"), ["allow", "allow", "deny"]);
 }
 
+/// Ids, commits, expiry and parts, in the order of a file.
+#[test]
+fn requests_with_ids_are_charged_once() {
+    let requests = "at_ms,key,cost,op,id,lifetime_ms,on_expiry,at_least\n\
+        0,u,40,reserve,a,,,\n\
+        1,u,40,reserve,a,,,\n\
+        2,u,10,commit,a,,,\n\
+        3,u,10,commit,a,,,\n\
+        4,u,30,reserve,b,1000,refund,\n\
+        5,u,30,take,c,1000,,\n\
+        6,u,,cancel,c,,,\n\
+        1004,u,,peek,,,,\n\
+        1005,u,1,commit,b,,,\n\
+        1006,u,200,,,,,5\n";
+    let run = Fixture::with_rules(&["name: day, algorithm: fixed_window, limit: 100, per: 1d"]).requests(requests);
+    let run = run.simulate(&[]);
+    assert_eq!(run.field("remaining"), [60, 60, 90, 90, 60, 30, 60, 90, 90, 0]);
+    let nothing = Value::Null;
+    assert_eq!(run.field("granted")[2..4], [json!(10), json!(10)]);
+    assert_eq!(run.field("granted")[6..], [json!(0), nothing.clone(), nothing, json!(90)]);
+    assert_eq!(run.field("repeated")[..3], [Value::Null, json!(true), Value::Null]);
+}
+
 #[test]
 fn a_cost_above_the_limit_is_never() {
     let run = Fixture::with_rules(&[LOG]).requests("at_ms,key,cost\n0,u,101\n").simulate(&[]);

@@ -10,6 +10,7 @@
 //! - `auto_block`: automatic blocks against a naive model; law 4 does not hold for them.
 //! - `refused`: rules that count refused requests, where law 4 does not hold.
 //! - `promises` and `refunds`: a refund breaks no reservation.
+//! - `partial`: the largest cost that passes is granted, and not one permit more.
 //! - `verbs` and `change`: the other verbs, and migration.
 //!
 //! `RATEKEEPER_LAW_STEPS` sets the number of steps per algorithm (default: a million); `RATEKEEPER_LAW_SEED` replays the
@@ -24,6 +25,7 @@ mod bounds;
 mod change;
 mod clock;
 mod episode;
+mod partial;
 mod promises;
 mod refunds;
 mod refused;

@@ -23,7 +23,7 @@ impl Shard {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes() + self.key_states.bytes() + self.long_keys.bytes() + self.heap
+        self.table.bytes() + self.key_states.bytes() + self.long_keys.bytes() + self.heap + self.records.bytes()
     }
 
     /// Makes room for one more key; false if every candidate is limited.

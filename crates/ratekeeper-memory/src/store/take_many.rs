@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use ratekeeper_core::{
-    Ask, Decision, Source, StoreError, Take, Timestamp, Verb,
-    store_api::{RequestKey, take_all},
+    Ask, Decision, Source, StoreError, Take, Terms, Timestamp, Verb,
+    store_api::{RequestKey, take_all, take_part},
 };
 
 use super::{MemoryStore, policy_handle::InstalledPolicy};
@@ -17,7 +17,13 @@ use crate::{
 
 impl<C: Clock> MemoryStore<C> {
     /// Locks every shard concerned in ascending order, so that two requests cannot deadlock.
-    pub(super) fn take_many(&self, asks: &[Ask<'_, InstalledPolicy>], take: &Take) -> Result<Decision, StoreError> {
+    pub(super) fn take_many(
+        &self,
+        asks: &[Ask<'_, InstalledPolicy>],
+        take: &Take,
+        terms: &Terms,
+    ) -> Result<Decision, StoreError> {
+        self.expire_if_due();
         let keys = asks.iter().map(|ask| self.hash_key(ask)).collect::<Result<Vec<_>, _>>()?;
         if let Some(again) = keys.iter().enumerate().find_map(|(index, key)| {
             keys[..index].iter().any(|other| other.policy.id == key.policy.id && other.key == key.key).then_some(index)
@@ -35,6 +41,9 @@ impl<C: Clock> MemoryStore<C> {
         };
         let positions: Vec<usize> = keys.iter().map(&mut shard_of).collect();
 
+        if let Some(repeated) = Self::repeated(&keys, &positions, &mut locked, terms, now) {
+            return Ok(repeated);
+        }
         let mut out: Vec<CheckedOut> =
             keys.iter().zip(&positions).map(|(key, &position)| locked[position].1.check_out_key(key, now)).collect();
         let versions: Vec<Arc<VersionNode>> = out.iter().map(|out| Arc::clone(&out.version)).collect();
@@ -59,8 +68,15 @@ impl<C: Clock> MemoryStore<C> {
         let each = out.iter_mut().zip(&versions).zip(asks);
         let mut request_keys: Vec<RequestKey<'_>> =
             each.map(|((out, node), ask)| node.version.policy.request_key(&mut out.key_state, ask.cost)).collect();
-        let step = take_all(&mut request_keys, take, now);
-        Ok(self.check_in_all(&keys, &positions, out, &mut locked, asks, take, step.decision, now))
+        let step = match terms.at_least {
+            Some(least) => take_part(&mut request_keys, take, least, now),
+            None => take_all(&mut request_keys, take, now),
+        };
+        let costs = request_keys.iter().map(|key| key.cost);
+        let asks: Vec<_> = asks.iter().zip(costs).map(|(ask, cost)| ask.cost(cost)).collect();
+        let decision = self.check_in_all(&keys, &positions, out, &mut locked, &asks, take, step.decision, now);
+        self.record(&keys, &positions, &mut locked, &asks, terms, &decision, now);
+        Ok(decision)
     }
 
     /// Stored keys first: a new key may evict others to get an entry.

@@ -40,6 +40,9 @@ impl<C: Clock> MemoryStore<C> {
     ) -> Result<T, E> {
         let inner = &*self.inner;
         let now = inner.clock.now().min(MAX_TIME);
+        if inner.expiring.is_due(now) {
+            self.expire_due(now);
+        }
         if let Some(FastPath { salt, bucket }) = &ask.policy.fast_path
             && let Some(words) = KeyWords::of_short(ask.key.as_bytes())
         {

@@ -70,8 +70,8 @@ if raw_1 then
     for place = 1, #records, 27 do
       local id, seq, used, permits, ends = unpack('>I5I4I6I5I7', records, place)
       ends = ends - furthest
-      if ends < 0 then
-        ends = 0
+      if ends < 1 then
+        ends = 1
       end
       if ends <= now then
         local moment = ends - 1

@@ -26,17 +26,23 @@ use std::{collections::HashSet, fmt::Write};
 use super::{
     inline::{imports, rounded},
     piece::{Kind, Piece},
-    shape::{Shape, has_fields, is_additive, is_lone_log, is_plain},
+    shape::{Shape, has_fields, is_additive, is_lone_log, is_plain, passes_lease_id},
     source::{Source, shared},
 };
 
-/// The text of a script.
+/// The text of a script for requests without terms.
 pub(super) fn assemble(template: &'static str, shape: &Shape) -> String {
+    assemble_for(template, shape, false)
+}
+
+/// The text of a script, for requests with terms or without.
+pub(super) fn assemble_for(template: &'static str, shape: &Shape, has_terms: bool) -> String {
     let reads_ahead = is_plain(shape) && template.contains("--@ if plain");
     let mut writer = Writer {
         shape,
         fields: has_fields(shape),
         reads_ahead,
+        has_terms,
         left: Default::default(),
         taken: 0,
         out: String::new(),
@@ -62,6 +68,8 @@ struct Writer<'a> {
     fields: bool,
     /// Whether the quick section has read the key before the general section begins.
     reads_ahead: bool,
+    /// Whether the requests have terms: an id or a least cost.
+    has_terms: bool,
     /// Numbers that are not unpacked yet, and how many precede them.
     left: (Vec<String>, usize),
     /// Numbers that are unpacked.
@@ -149,6 +157,8 @@ impl Writer<'_> {
             ("lone log", _) => is_lone_log(self.shape),
             ("plain", _) => is_plain(self.shape),
             ("additive", _) => is_additive(self.shape),
+            ("terms", _) => self.has_terms,
+            ("leasing", _) => passes_lease_id(self.shape),
             ("several", _) => self.shape.len() > 1,
             ("unread", _) => !self.reads_ahead,
             ("alone", _) => rules() == 1,

@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use ratekeeper_core::{Decision, Timestamp, Verb};
+use ratekeeper_core::{Decision, RequestId, Span, Terms, Timestamp, Verb, Verdict};
 use redis::Value;
 use smallvec::SmallVec;
 
 use super::{Failure, RedisStore};
 use crate::{
+    key::record_name,
     ledger::RequestKey,
     link::{Call, CallError, Script},
     policies::Scripts,
@@ -21,6 +22,7 @@ impl RedisStore {
         &self,
         asks: &[RequestKey<'_>],
         verb: &Verb,
+        terms: &Terms,
         deadline: Instant,
     ) -> Result<Decision, Failure> {
         let names: SmallVec<[&[u8]; 1]> = asks.iter().map(|ask| ask.name).collect();
@@ -28,9 +30,9 @@ impl RedisStore {
             ([_, _, ..], Verb::Take(take))
                 if asks.len() > MAX_KEYS_PER_SCRIPT || !self.inner.link.share_a_slot(&names) =>
             {
-                self.take_in_turn(asks, &names, take, deadline).await
+                self.take_in_turn(asks, &names, take, terms, deadline).await
             }
-            _ => self.ask_together(asks, &names, verb, deadline).await,
+            _ => self.ask_together(asks, &names, verb, terms, deadline).await,
         }
     }
 
@@ -41,6 +43,7 @@ impl RedisStore {
         asks: &[RequestKey<'_>],
         names: &[&[u8]],
         verb: &Verb,
+        terms: &Terms,
         deadline: Instant,
     ) -> Result<Decision, Failure> {
         let inner = &*self.inner;
@@ -55,9 +58,11 @@ impl RedisStore {
         };
         let subjects: SmallVec<[Tagged<'_>; 1]> = asks.iter().map(|ask| ask.version.tagged().cost(ask.cost)).collect();
         for _ in 0..MAX_MIGRATIONS + asks.len() {
-            let value = self.call(scripts, &subjects, names, verb, deadline).await?;
+            let value = self.call(scripts, &subjects, names, verb, terms, deadline).await?;
             let reply = match verb {
+                Verb::Take(take) if !terms.is_none() => reply::to_take_with_terms(&subjects, take, &value),
                 Verb::Take(take) => reply::to_take(&subjects, take, &value),
+                verb if verb.finishes().is_some() => reply::to_finish(subjects[0].policy, &value),
                 other => reply::to_amend(subjects[0].policy, other, &value),
             };
             match reply {
@@ -75,6 +80,13 @@ impl RedisStore {
                     let (ask, name) = asks.get(subject).zip(names.get(subject)).ok_or(Failure::Strange)?;
                     self.migrate_state(ask.version, name, value, now, deadline).await?;
                 }
+                Reply::UnknownId => return Err(Failure::UnknownId),
+                Reply::RepeatedUnread => {
+                    let peeked = self.ask_together(&asks[..1], &names[..1], &Verb::Peek, &Terms::NONE, deadline);
+                    let peeked = Box::pin(peeked).await?;
+                    let decided_by = peeked.decided_by;
+                    return Ok(peeked.with_verdict(Verdict::Allow { wait: Span::ZERO }, decided_by).repeated());
+                }
                 Reply::Strange => return Err(Failure::Strange),
             }
         }
@@ -87,10 +99,22 @@ impl RedisStore {
         subjects: &[Tagged<'_>],
         names: &[&[u8]],
         verb: &Verb,
+        terms: &Terms,
         deadline: Instant,
     ) -> Result<Value, Failure> {
         self.inner.counters.single_calls.add_one();
         let (script, numbers) = match verb {
+            Verb::Take(take) if !terms.is_none() => {
+                let numbers = request::take_with_terms(&scripts.shape, subjects, take, terms);
+                let records = terms.id.map(|id| record_names(names, id)).unwrap_or_default();
+                let names: Vec<&[u8]> = names.iter().copied().chain(records.iter().map(Vec::as_slice)).collect();
+                return self.call_script(scripts.take_with_terms(), subjects, &names, numbers, deadline).await;
+            }
+            Verb::Commit { id, .. } | Verb::Cancel { id } | Verb::Expire { id } => {
+                let numbers = request::amend(&scripts.shape, subjects[0], verb);
+                let record = record_name(names[0], *id);
+                return self.call_script(scripts.finish(), subjects, &[names[0], &record], numbers, deadline).await;
+            }
             Verb::Take(take) => (&scripts.take, request::take(&scripts.shape, subjects, take)),
             other => (&scripts.amend, request::amend(&scripts.shape, subjects[0], other)),
         };
@@ -125,6 +149,10 @@ impl RedisStore {
             None => self.inner.link.server_now(),
         }
     }
+}
+
+fn record_names(names: &[&[u8]], id: RequestId) -> Vec<Vec<u8>> {
+    names.iter().map(|name| record_name(name, id)).collect()
 }
 
 /// Keys in one script. Its text grows with each of them, and the server runs nothing else meanwhile.

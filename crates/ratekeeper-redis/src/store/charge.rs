@@ -99,7 +99,7 @@ impl RedisStore {
                 Reply::NotOurs { value, now, .. } => {
                     self.migrate_state(party.version, party.name, value, now, deadline).await?;
                 }
-                Reply::Strange => return Err(Failure::Strange),
+                Reply::Strange | Reply::RepeatedUnread | Reply::UnknownId => return Err(Failure::Strange),
             }
         }
         Err(Failure::Late)

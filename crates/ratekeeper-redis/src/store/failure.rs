@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     ChargeLater,
     /// The key holds a foreign value.
     NotOurs(Unreadable),
+    /// A commit or a cancel of an id that is not known.
+    UnknownId,
     /// The reply is none that our scripts return.
     Strange,
 }
@@ -58,6 +60,7 @@ impl From<Failure> for StoreError {
                 "local grants of this key are to be charged first, and the last attempt has failed".into(),
             ),
             Failure::NotOurs(unreadable) => Self::NotOurs { key: unreadable.name, found: unreadable.found },
+            Failure::UnknownId => Self::UnknownId,
             Failure::Strange => Self::Refused {
                 address: "the server".to_owned(),
                 reason: "an answer no script of ours gives".to_owned(),

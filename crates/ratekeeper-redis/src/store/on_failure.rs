@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ratekeeper_core::{Decision, Release, Source, StoreError, Verb};
+use ratekeeper_core::{Decision, Release, Source, StoreError, Terms, Verb};
 
 use super::{Failure, RedisStore, failure::with_causes};
 use crate::{ledger::RequestKey, link::CallError};
@@ -14,6 +14,20 @@ impl RedisStore {
         verb: &Verb,
         failure: Failure,
     ) -> Result<Decision, StoreError> {
+        self.decide_without_store_with(asks, verb, &Terms::NONE, failure)
+    }
+
+    /// The same under these terms.
+    pub(super) fn decide_without_store_with(
+        &self,
+        asks: &[RequestKey<'_>],
+        verb: &Verb,
+        terms: &Terms,
+        failure: Failure,
+    ) -> Result<Decision, StoreError> {
+        if let Failure::UnknownId = failure {
+            return Err(failure.into());
+        }
         let inner = &*self.inner;
         self.probe_after(&failure);
         self.count_foreign(&failure);
@@ -27,7 +41,7 @@ impl RedisStore {
         }
         *inner.last_failure.lock() = Some((now, cause));
         match verb {
-            Verb::Take(_) | Verb::Peek => self.decide_by_fallback(asks, verb),
+            Verb::Take(_) | Verb::Peek => self.decide_by_fallback_with(asks, verb, terms),
             verb => {
                 let now = self.now_here();
                 let held = asks.first().and_then(|request| inner.fallback.hold(request, verb, now));

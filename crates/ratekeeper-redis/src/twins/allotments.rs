@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Span, Timestamp, Verb,
+    Span, Terms, Timestamp, Verb,
     store_api::{Allotment, AllotmentCall},
 };
 use redis::Value;
@@ -34,7 +34,19 @@ impl Scenario {
         let numbers = request::allot(self.keys[key].tagged(), &call, &runs_of(&queue));
         let (keys, now) = (vec![self.keys[key].name.clone()], self.now.as_micros());
         let (asked, costs, verb) = (vec![key], vec![0], Verb::Peek);
-        Question { script, keys, numbers, now, asked, costs, verb, charge: None, queue, call: Some(call) }
+        Question {
+            script,
+            keys,
+            numbers,
+            now,
+            asked,
+            costs,
+            verb,
+            charge: None,
+            queue,
+            call: Some(call),
+            terms: Terms::NONE,
+        }
     }
 
     /// Mostly what a holder would send; sometimes an overtaken call, or one after the state was lost.

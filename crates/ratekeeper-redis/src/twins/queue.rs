@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Span, Take, Verb};
+use ratekeeper_core::{Span, Take, Terms, Verb};
 use redis::Value;
 
 use super::{
@@ -29,7 +29,19 @@ impl Scenario {
         let numbers = request::merge(self.keys[key].tagged(), &runs_of(&queue));
         let (keys, now) = (vec![self.keys[key].name.clone()], self.now.as_micros());
         let (asked, costs) = (vec![key], vec![0]);
-        Question { script, keys, numbers, now, asked, costs, verb: Verb::Peek, charge: None, queue, call: None }
+        Question {
+            script,
+            keys,
+            numbers,
+            now,
+            asked,
+            costs,
+            verb: Verb::Peek,
+            charge: None,
+            queue,
+            call: None,
+            terms: Terms::NONE,
+        }
     }
 
     /// Takes and peeks; at least `fewest` groups of equal ones.

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ratekeeper_core::{
-    Decision, OnQuotaChange, Period, Span, Timestamp, Verb,
-    store_api::{AllotmentCall, AllottedKey, Step, migrate_state, take_all},
+    Decision, OnQuotaChange, Period, RequestId, Span, Terms, Timestamp, Verb,
+    store_api::{AllotmentCall, AllottedKey, Step, migrate_state, take_all, take_part},
 };
 use ratekeeper_testkit::random::{Kind, Random};
 use redis::Value;
@@ -12,6 +12,7 @@ use redis::Value;
 use super::{
     generate::any_policy,
     stored::{Key, as_stored},
+    terms::Recorded,
 };
 use crate::{
     ledger::{StoreCharge, book},
@@ -38,6 +39,10 @@ pub(super) struct Scenario {
     charges: HashMap<usize, Arc<Script>>,
     pub(super) merges: HashMap<usize, Option<Arc<Script>>>,
     pub(super) allots: HashMap<usize, Option<Arc<Script>>>,
+    pub(super) takes_with_terms: HashMap<Vec<usize>, Arc<Script>>,
+    pub(super) finishes: HashMap<usize, Arc<Script>>,
+    /// Charged requests by key and id.
+    pub(super) records: HashMap<(usize, RequestId), Recorded>,
     /// The last operation id, over all keys.
     sequence: u64,
 }
@@ -57,6 +62,8 @@ pub(super) struct Question {
     pub(super) queue: Vec<(u64, Verb)>,
     /// With the queue: a holder's call.
     pub(super) call: Option<AllotmentCall>,
+    /// With a take: its terms.
+    pub(super) terms: Terms,
 }
 
 impl Scenario {
@@ -77,7 +84,24 @@ impl Scenario {
         let steps_back = random.one_in(2);
         let (takes, amends, charges) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (taken, merges, allots) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { seed, random, now, steps_back, keys, spans, taken, takes, amends, charges, merges, allots, sequence: 0 }
+        Self {
+            seed,
+            random,
+            now,
+            steps_back,
+            keys,
+            spans,
+            taken,
+            takes,
+            amends,
+            charges,
+            merges,
+            allots,
+            takes_with_terms: HashMap::new(),
+            finishes: HashMap::new(),
+            records: HashMap::new(),
+            sequence: 0,
+        }
     }
 
     pub(super) fn next_question(&mut self) -> Question {
@@ -96,6 +120,9 @@ impl Scenario {
         {
             return self.next_queue(first, script);
         }
+        if self.random.one_in(8) {
+            return self.next_finish(first);
+        }
         let (asked, costs, verb) = if self.keys.len() > 1 && self.random.one_in(6) {
             let second = (first + 1) % self.keys.len();
             let cost = self.any_cost(first);
@@ -106,6 +133,9 @@ impl Scenario {
             let cost = if let Verb::Take(_) = verb { self.any_multiple(cost) } else { cost };
             (vec![first], vec![cost], verb)
         };
+        if let (Verb::Take(_), true) = (verb, self.random.one_in(3)) {
+            return self.next_with_terms(asked, costs, verb);
+        }
         let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
         let subjects: Vec<Tagged<'_>> =
             asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
@@ -131,6 +161,7 @@ impl Scenario {
             charge: None,
             queue: Vec::new(),
             call: None,
+            terms: Terms::NONE,
         }
     }
 
@@ -157,6 +188,7 @@ impl Scenario {
             charge: Some(charge),
             queue: Vec::new(),
             call: None,
+            terms: Terms::NONE,
         }
     }
 
@@ -167,7 +199,12 @@ impl Scenario {
         if !question.queue.is_empty() {
             return self.compare_queue(&question, &reply, stored);
         }
-        let Question { asked, costs, verb, script, charge, .. } = question;
+        if self.compare_repeated(&question, &reply, &stored) {
+            return;
+        }
+        let Question { asked, mut costs, verb, script, charge, terms, .. } = question;
+        let shown_costs = costs.clone();
+        let finished = self.finish(asked[0], &verb);
         let mut subjects: Vec<AllottedKey> = asked.iter().map(|&key| self.keys[key].subject()).collect();
         let before = subjects.clone();
         let is_charged = charge.as_ref().is_some_and(|charge| self.keys[asked[0]].charged < charge.sequence);
@@ -189,22 +226,34 @@ impl Scenario {
                 let parties =
                     parties.map(|((policy, subject), &cost)| policy.allotted_request_key(subject, cost, self.now));
                 let (mut parties, moved): (Vec<_>, Vec<bool>) = parties.unzip();
-                let step = take_all(&mut parties, take, self.now);
+                let step = match terms.at_least {
+                    Some(least) => take_part(&mut parties, take, least, self.now),
+                    None => take_all(&mut parties, take, self.now),
+                };
+                costs = parties.iter().map(|party| party.cost).collect();
                 Step { changed: step.changed || moved.contains(&true), ..step }
+            }
+            (None, verb) if verb.finishes().is_some() => {
+                let (charged, cost, change) = finished.expect("an unknown id was compared");
+                let key = &self.keys[asked[0]];
+                let step = key.policy.decide_allotted(&mut subjects[0], cost, &change, self.now);
+                Step { decision: step.decision.with_granted(Some(charged)), ..step }
             }
             (None, other) => self.keys[asked[0]].policy.decide_allotted(&mut subjects[0], costs[0], other, self.now),
         };
         let tagged: Vec<Tagged<'_>> =
-            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+            asked.iter().zip(&shown_costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
         let shown = format!("{reply:?}");
         let reply = match &verb {
+            Verb::Take(take) if !terms.is_none() => reply::to_take_with_terms(&tagged, take, &reply),
             Verb::Take(take) => reply::to_take(&tagged, take, &reply),
+            verb if verb.finishes().is_some() => reply::to_finish(tagged[0].policy, &reply),
             other => reply::to_amend(tagged[0].policy, other, &reply),
         };
         let scene = || {
             let policies: Vec<_> = tagged.iter().map(|tagged| tagged.policy.rules()).collect();
             format!(
-                "scenario {} at {}: {verb:?} of {costs:?} {charge:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
+                "scenario {} at {}: {verb:?} of {shown_costs:?} {terms:?} {charge:?}\n  before {before:?}\n  rules {policies:?}\n  reply {shown}",
                 self.seed,
                 self.now.as_micros()
             )
@@ -234,6 +283,7 @@ impl Scenario {
             let last = charge.sequence.max(self.keys[asked[0]].charged);
             assert_eq!(noted, Some(last.to_string()), "{}", scene());
         }
+        let records = stored.split_off(asked.len());
         let found: Vec<_> = stored.into_iter().map(as_stored).collect();
         let found = asked.iter().zip(found).map(|(&key, found)| self.keys[key].without_room(found)).collect::<Vec<_>>();
         let expected = asked.iter().zip(expected).map(|(&key, it)| self.keys[key].without_room(it)).collect::<Vec<_>>();
@@ -244,6 +294,7 @@ impl Scenario {
         if let Some(charge) = charge {
             self.keys[asked[0]].charged = self.keys[asked[0]].charged.max(charge.sequence);
         }
+        self.record(&asked, &costs, &terms, &decision, records);
         self.remember(asked[0], costs[0], &verb, &decision);
     }
 

@@ -10,8 +10,8 @@ mod subjects;
 use std::{borrow::Cow, fmt};
 
 use ratekeeper_core::{
-    LeaseId, Release, Span, Take, Timestamp, Verb,
-    bounds::{MAX_TIME, MAX_WAIT},
+    LeaseId, OnExpiry, Release, RequestId, Span, Take, Terms, Timestamp, Verb,
+    bounds::{MAX_LIFETIME, MAX_TIME, MAX_WAIT},
 };
 use serde::{
     Deserialize, Deserializer,
@@ -52,6 +52,14 @@ pub(super) struct Body<'a> {
     lease: Option<u64>,
     #[serde(default)]
     for_ms: Option<f64>,
+    #[serde(borrow, default)]
+    request_id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    lifetime_ms: Option<f64>,
+    #[serde(borrow, default)]
+    on_expiry: Option<Cow<'a, str>>,
+    #[serde(default)]
+    at_least: Option<u64>,
 }
 
 /// A path that carries out one verb.
@@ -82,6 +90,10 @@ impl<'a> Body<'a> {
             ("at_ms", self.at_ms.is_some()),
             ("lease", self.lease.is_some()),
             ("for_ms", self.for_ms.is_some()),
+            ("request_id", self.request_id.is_some()),
+            ("lifetime_ms", self.lifetime_ms.is_some()),
+            ("on_expiry", self.on_expiry.is_some()),
+            ("at_least", self.at_least.is_some()),
         ];
         let unexpected = fields.into_iter().find(|(field, is_given)| *is_given && !endpoint.fields.contains(field));
         if let Some((unexpected, _)) = unexpected {
@@ -95,7 +107,75 @@ impl<'a> Body<'a> {
         Ok(Verb::Take(Take::up_to(max_wait.unwrap_or_default())))
     }
 
+    /// The terms of a take. `header` is the id of the header `Idempotency-Key`, which that of the body overrides.
+    pub(super) fn terms(&self, endpoint: &Endpoint, header: Option<&[u8]>) -> Result<Terms, Problem> {
+        if !endpoint.fields.contains(&"at_least") {
+            return Ok(Terms::NONE);
+        }
+        let mut terms = Terms::NONE;
+        if let Some(id) = self.request_id.as_ref().map(|id| id.as_bytes()).or(header) {
+            terms = terms.with_id(request_id(id)?);
+        }
+        if let Some(lifetime) = self.lifetime_ms {
+            terms = terms.lifetime(micros("lifetime_ms", lifetime, MAX_LIFETIME)?);
+        }
+        match self.on_expiry.as_deref() {
+            None | Some("keep") => {}
+            Some("refund") => terms = terms.on_expiry(OnExpiry::Refund),
+            Some(other) => {
+                let other = other.escape_debug();
+                return Err(Problem::bad_request(format!("on_expiry is \"{other}\"; write keep or refund")));
+            }
+        }
+        if let Some(least) = self.at_least {
+            terms = terms.at_least(least);
+        }
+        if terms.id.is_none() && endpoint.needs_id() {
+            return Err(Problem::bad_request("reserve needs a request_id, by which it is committed or cancelled"));
+        }
+        if terms.id.is_none() && (self.lifetime_ms.is_some() || self.on_expiry.is_some()) {
+            return Err(Problem::bad_request("lifetime_ms and on_expiry are for a request with a request_id; add one"));
+        }
+        Ok(terms)
+    }
+
+    /// The id of the request that a commit or a cancel finishes.
+    fn finished_id(&self, name: &str) -> Result<RequestId, Problem> {
+        match &self.request_id {
+            Some(id) => request_id(id.as_bytes()),
+            None => Err(Problem::bad_request(format!("{name} needs the request_id under which permits were charged"))),
+        }
+    }
+
+    fn commit(&self) -> Result<Verb, Problem> {
+        let id = self.finished_id("commit")?;
+        let needed = "commit needs actual, the real cost; to return all of it, send cancel";
+        let actual = self.actual.ok_or_else(|| Problem::bad_request(needed))?;
+        Ok(Verb::Commit { id, actual })
+    }
+
+    fn cancel(&self) -> Result<Verb, Problem> {
+        Ok(Verb::Cancel { id: self.finished_id("cancel")? })
+    }
+
+    fn refund(&self) -> Result<Verb, Problem> {
+        match (&self.request_id, self.cost.is_some() || self.at_ms.is_some()) {
+            (Some(_), false) => self.cancel(),
+            (Some(_), true) => Err(Problem::bad_request(
+                "a refund by request_id returns all that was charged; leave out cost and at_ms",
+            )),
+            (None, _) => Ok(Verb::Refund { at: self.at()? }),
+        }
+    }
+
     fn settle(&self) -> Result<Verb, Problem> {
+        if self.request_id.is_some() && self.reserved.is_none() && self.at_ms.is_none() {
+            return self.commit();
+        }
+        if self.request_id.is_some() {
+            let detail = "a settle by request_id knows what was charged; leave out reserved and at_ms";
+            return Err(Problem::bad_request(detail));
+        }
         let (Some(_), Some(actual)) = (self.reserved, self.actual) else {
             return Err(Problem::bad_request(
                 "settle needs reserved (the cost that was charged) and actual (the real cost)",
@@ -130,6 +210,11 @@ impl Endpoint {
         ENDPOINTS.iter().find(|endpoint| endpoint.path == path)
     }
 
+    /// Whether a request is finished later, by its id.
+    fn needs_id(&self) -> bool {
+        self.path == "/v1/reserve"
+    }
+
     /// The last part of the path.
     fn name(&self) -> &'static str {
         self.path.rsplit('/').next().unwrap_or(self.path)
@@ -137,11 +222,22 @@ impl Endpoint {
 }
 
 /// The paths of all verbs, the most used first.
-const ENDPOINTS: [Endpoint; 9] = [
-    Endpoint { path: "/v1/check", fields: &["cost", "max_wait_ms"], verb: |body| body.take() },
+const ENDPOINTS: [Endpoint; 12] = [
+    Endpoint {
+        path: "/v1/check",
+        fields: &["cost", "max_wait_ms", "request_id", "lifetime_ms", "at_least"],
+        verb: |body| body.take(),
+    },
     Endpoint { path: "/v1/peek", fields: &[], verb: |_| Ok(Verb::Peek) },
-    Endpoint { path: "/v1/refund", fields: &["cost", "at_ms"], verb: |body| Ok(Verb::Refund { at: body.at()? }) },
-    Endpoint { path: "/v1/settle", fields: &["reserved", "actual", "at_ms"], verb: |body| body.settle() },
+    Endpoint { path: "/v1/refund", fields: &["cost", "at_ms", "request_id"], verb: |body| body.refund() },
+    Endpoint { path: "/v1/settle", fields: &["reserved", "actual", "at_ms", "request_id"], verb: |body| body.settle() },
+    Endpoint {
+        path: "/v1/reserve",
+        fields: &["cost", "max_wait_ms", "request_id", "lifetime_ms", "on_expiry", "at_least"],
+        verb: |body| body.take(),
+    },
+    Endpoint { path: "/v1/commit", fields: &["request_id", "actual"], verb: |body| body.commit() },
+    Endpoint { path: "/v1/cancel", fields: &["request_id"], verb: |body| body.cancel() },
     Endpoint {
         path: "/v1/release",
         fields: &["cost", "lease"],
@@ -152,6 +248,10 @@ const ENDPOINTS: [Endpoint; 9] = [
     Endpoint { path: "/v1/block", fields: &["for_ms"], verb: |body| body.block() },
     Endpoint { path: "/v1/reset", fields: &[], verb: |_| Ok(Verb::Reset) },
 ];
+
+fn request_id(text: &[u8]) -> Result<RequestId, Problem> {
+    RequestId::new(text).map_err(|error| Problem::bad_request(format!("request_id: {error}")))
+}
 
 /// Milliseconds with decimals, as whole microseconds. A double is exact enough: at current times, adjacent values are
 /// a quarter of a microsecond apart.

@@ -9,6 +9,8 @@ use hyper::{
 pub use ratekeeper_http::ProblemDetails as Problem;
 
 use super::HttpResponse;
+use ratekeeper_core::StoreError;
+
 use crate::{listen::OutOfBudget, request::RequestError};
 
 /// 413: the body exceeds the bound.
@@ -61,6 +63,9 @@ pub(crate) fn reply(problem: Problem) -> HttpResponse {
 
 impl From<RequestError> for Problem {
     fn from(error: RequestError) -> Self {
+        if let RequestError::Store(StoreError::UnknownId) = error {
+            return Self::new(StatusCode::NOT_FOUND, "The id is not known", error.to_string());
+        }
         if error.is_client_error() {
             return Self::bad_request(error.to_string());
         }
@@ -73,7 +78,7 @@ impl From<RequestError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{Span, StoreError};
+    use ratekeeper_core::Span;
     use ratekeeper_testkit::LogLines;
 
     use super::*;

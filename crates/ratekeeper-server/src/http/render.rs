@@ -43,6 +43,9 @@ pub fn answer_line(answer: &Answer, subjects: &[Subject<'_>], verb: Verb, now: T
         push_field(&mut line, b",\"estimated_wait_us\":", estimated_wait.as_micros());
     }
     if let Some(decision) = &answer.decision {
+        if let Some(granted) = decision.granted {
+            push_field(&mut line, b",\"granted\":", granted);
+        }
         if let Some(lease) = decision.lease {
             push_field(&mut line, b",\"lease\":", lease.0);
         }
@@ -60,8 +63,8 @@ pub fn answer_line(answer: &Answer, subjects: &[Subject<'_>], verb: Verb, now: T
 /// The cost that is shown for a verb.
 fn cost(verb: Verb, cost: u64) -> u64 {
     match verb {
-        Verb::Peek | Verb::Reset | Verb::Heartbeat(_) | Verb::Block { .. } => 0,
-        Verb::Settle { actual, .. } => actual,
+        Verb::Peek | Verb::Reset | Verb::Heartbeat(_) | Verb::Block { .. } | Verb::Cancel { .. } => 0,
+        Verb::Settle { actual, .. } | Verb::Commit { actual, .. } => actual,
         _ => cost,
     }
 }

@@ -66,7 +66,8 @@ impl Http {
                     content_type::refuse_forms(&head.headers)?;
                     let pass = self.admit(&head.headers)?;
                     let bytes = collect(body, bounds).await?;
-                    small(self.0.engine.store(), || self.decide(endpoint, &bytes, &pass)).await
+                    let id = idempotency_key(&head.headers);
+                    small(self.0.engine.store(), || self.decide(endpoint, &bytes, id, &pass)).await
                 }
                 Some(_) => Err(problem::method_not_allowed("POST")),
                 None => Err(problem::not_found(path)),
@@ -74,19 +75,26 @@ impl Http {
         }
     }
 
-    async fn decide(&self, endpoint: &Endpoint, bytes: &[u8], pass: &Pass) -> Result<HttpResponse, Problem> {
+    async fn decide(
+        &self,
+        endpoint: &Endpoint,
+        bytes: &[u8],
+        id: Option<&[u8]>,
+        pass: &Pass,
+    ) -> Result<HttpResponse, Problem> {
         let body = Body::read(bytes)?;
         if !pass.covers(&body.domain) {
             return Err(problem::forbidden("the token is not for this domain"));
         }
-        let (mut entries, verb) = (body.entries(), body.verb(endpoint)?);
+        let (mut entries, verb, terms) = (body.entries(), body.verb(endpoint)?, body.terms(endpoint, id)?);
         let engine = &self.0.engine;
         if entries.iter().any(|entries| entries.len() > 1) {
             let rulebook = engine.rulebook();
             entries.iter_mut().for_each(|entries| rulebook.arrange(&body.domain, entries));
         }
         let subjects = body.subjects(&entries)?;
-        let mut answer = engine.decide(&request::Request { domain: &body.domain, subjects: &subjects, verb }).await?;
+        let request = request::Request { domain: &body.domain, subjects: &subjects, verb };
+        let mut answer = engine.decide_with(&request, &terms).await?;
         render::name_undecided(&mut answer, &subjects);
         let line = render::answer_line(&answer, &subjects, verb, engine.store().now());
         Ok(render::decided(line, &answer, &self.0.fields))
@@ -128,6 +136,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
+/// The id of a request in the header `Idempotency-Key`, with or without quotes.
+fn idempotency_key(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get("idempotency-key")?.as_bytes().trim_ascii();
+    Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
+}
+
 /// Reads the whole body, within the bounds of size and time.
 pub(crate) async fn collect(body: impl RequestBody, bounds: Bounds) -> Result<Bytes, Problem> {
     // A body that is announced as too large is refused before it is read.
@@ -157,13 +171,16 @@ fn openapi() -> HttpResponse {
 pub(crate) const READING: &str = "GET, HEAD";
 
 /// Names of requests in traces, the most used first.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 16] = [
     "POST /v1/check",
     "GET /v1/auth",
     "HEAD /v1/auth",
     "POST /v1/peek",
     "POST /v1/refund",
     "POST /v1/settle",
+    "POST /v1/reserve",
+    "POST /v1/commit",
+    "POST /v1/cancel",
     "POST /v1/release",
     "POST /v1/heartbeat",
     "POST /v1/penalize",

@@ -38,6 +38,9 @@ fn traced(name: &[u8]) -> Option<&'static str> {
         "THROTTLE",
         "GCRA",
         "RK.CHECK",
+        "RK.RESERVE",
+        "RK.COMMIT",
+        "RK.CANCEL",
         "RK.PEEK",
         "RK.REFUND",
         "RK.SETTLE",
@@ -102,7 +105,10 @@ fn verb_command(name: &[u8]) -> Option<&'static limits::VerbCommand> {
 }
 
 /// Commands of verbs, without the prefix `RK.`.
-static VERBS: [(&str, limits::VerbCommand); 8] = [
+static VERBS: [(&str, limits::VerbCommand); 11] = [
+    ("RESERVE", limits::RESERVE),
+    ("COMMIT", limits::COMMIT),
+    ("CANCEL", limits::CANCEL),
     ("PEEK", limits::PEEK),
     ("REFUND", limits::REFUND),
     ("SETTLE", limits::SETTLE),

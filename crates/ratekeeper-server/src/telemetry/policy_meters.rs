@@ -194,7 +194,8 @@ fn source_index(source: Source) -> usize {
         Source::Local => 5,
         Source::Open => 6,
         Source::Closed => 7,
-        _ => 8,
+        Source::Repeated => 8,
+        _ => 9,
     }
 }
 
@@ -203,7 +204,7 @@ const VERDICTS: usize = 3;
 /// In the order of [`verdict_index`].
 const VERDICT_NAMES: [&str; VERDICTS] = ["allow", "deny", "never"];
 /// The sources that have a label.
-const ALL_SOURCES: [Source; 8] = [
+const ALL_SOURCES: [Source; 9] = [
     Source::Store,
     Source::InTurn,
     Source::Overflow,
@@ -212,6 +213,7 @@ const ALL_SOURCES: [Source; 8] = [
     Source::Local,
     Source::Open,
     Source::Closed,
+    Source::Repeated,
 ];
 /// Those of [`ALL_SOURCES`], and one counter for sources that are not listed.
-const SOURCES: usize = 9;
+const SOURCES: usize = 10;

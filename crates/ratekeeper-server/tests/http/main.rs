@@ -15,6 +15,7 @@ mod flood;
 mod frames;
 mod head_method;
 mod http2;
+mod ids;
 mod keep_alive;
 mod malformed;
 mod nginx;

@@ -40,6 +40,11 @@ fn every_answer_is_as_the_document_describes() {
     let fixture = Fixture::new();
     let document = document(&fixture);
     let mut answered = 0;
+    // The examples of commit and cancel refer to these.
+    for id in ["completion-91", "completion-92"] {
+        let body = json!({"domain":"api","key":"user:42","request_id":id});
+        assert_eq!(fixture.post("/v1/reserve", &body.to_string()).status, 200);
+    }
     for (path, methods) in document["paths"].as_object().unwrap() {
         let Some(post) = methods.get("post") else { continue };
         let example = post["requestBody"]["content"]["application/json"]["example"].clone();
@@ -98,6 +103,11 @@ fn bodies_are_taken_exactly_if_the_document_allows_them() {
         json!({"domain":"api","key":"u","cost":-1}),
         json!({"domain":"api","key":"u","cost":1099511627777_u64}),
         json!({"domain":"api","key":"u","max_wait_ms":-1}),
+        json!({"domain":"api","key":"u","request_id":"a","lifetime_ms":1.5,"at_least":0}),
+        json!({"domain":"api","key":"u","request_id":""}),
+        json!({"domain":"api","key":"u","request_id":"x".repeat(257)}),
+        json!({"domain":"api","key":"u","request_id":"a","lifetime_ms":86_400_001}),
+        json!({"domain":"api","key":"u","at_least":-1}),
         json!({"domain":"api","key":"u","lease":1}),
         json!({"domain":"api","key":"u","other":1}),
         json!([]),
@@ -174,6 +184,7 @@ fn every_source_is_listed() {
         Source::Overflow,
         Source::Allotment,
         Source::CachedDenial,
+        Source::Repeated,
         Source::Local,
         Source::Open,
         Source::Closed,

@@ -8,6 +8,7 @@ mod bytes;
 mod cell;
 mod delete;
 mod documented;
+mod ids;
 mod library;
 mod mutations;
 mod pipelines;

@@ -16,8 +16,8 @@ use std::{
 };
 
 use ratekeeper::{
-    Clock, Decision, Limiter, MemoryStore, OnQuotaChange, Policy, Rule, Span, Store, StoreError, Timestamp, Verb,
-    store::Ask,
+    Clock, Decision, Limiter, MemoryStore, OnQuotaChange, Policy, Rule, Span, Store, StoreError, Terms, Timestamp,
+    Verb, store::Ask,
 };
 use tokio::time::{Instant, sleep};
 
@@ -112,6 +112,21 @@ impl<S: Store> Store for DelayedStore<S> {
         async move {
             pause(self.request_delay).await;
             let decision = self.inner.decide(asks, verb).await;
+            pause(self.reply_delay).await;
+            decision
+        }
+    }
+
+    fn decide_with(
+        &self,
+        asks: &[Ask<'_, Self::Policy>],
+        verb: Verb,
+        terms: Terms,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        async move {
+            pause(self.request_delay).await;
+            let decision = self.inner.decide_with(asks, verb, terms).await;
             pause(self.reply_delay).await;
             decision
         }

@@ -36,6 +36,7 @@ impl Writer<'_> {
             .replace("<<extra_formats>>", &format!("{formats}I7I7I7"))
             .replace("<<meter_values>>", &each("", ", "))
             .replace("<<more_meter_values>>", &each(", ", ""))
+            .replace("<<keys>>", &self.shape.len().to_string())
             .replace("<<lists>>", &lists)
             .replace("<<lists_at>>", &(fixed + 1).to_string())
             .replace("<<fixed>>", &fixed.to_string())

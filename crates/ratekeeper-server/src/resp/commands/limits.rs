@@ -11,7 +11,10 @@
 mod arguments;
 mod reply;
 
-use ratekeeper_core::{LeaseId, Release, Take, Verb, bounds::MAX_WAIT};
+use ratekeeper_core::{
+    LeaseId, OnExpiry, Release, RequestId, Take, Terms, Verb,
+    bounds::{MAX_LIFETIME, MAX_WAIT},
+};
 
 use self::arguments::{Arguments, Options};
 pub(super) use self::arguments::{OwnedSubjects, Subjects};
@@ -26,6 +29,7 @@ use crate::{
 pub(super) struct LimitRequest {
     cost: Option<u64>,
     verb: Verb,
+    terms: Terms,
 }
 
 /// A command: its usage, its options, and the request that they make.
@@ -36,18 +40,43 @@ pub(super) struct VerbCommand {
 }
 
 pub(super) const CHECK: VerbCommand = VerbCommand {
-    usage: "RK.CHECK domain key|ENTRIES n name value … [COST n] [WAIT ms]",
-    options: &["COST", "WAIT"],
-    request: |options, _| {
-        let max_wait = options.get("WAIT").map(|ms| numbers::wait("WAIT", ms)).transpose()?;
-        options.with_cost(Verb::Take(Take::up_to(max_wait.unwrap_or_default())))
+    usage: "RK.CHECK domain key|ENTRIES n name value … [COST n] [WAIT ms] [ID id] [LIFETIME ms] [ATLEAST n]",
+    options: &["COST", "WAIT", "ID", "LIFETIME", "ATLEAST"],
+    request: |options, usage| options.take(usage),
+};
+
+pub(super) const RESERVE: VerbCommand = VerbCommand {
+    usage: "RK.RESERVE domain key|ENTRIES n name value … ID id [COST n] [WAIT ms] [LIFETIME ms] [ONEXPIRY keep|refund] \
+            [ATLEAST n]",
+    options: &["COST", "WAIT", "ID", "LIFETIME", "ONEXPIRY", "ATLEAST"],
+    request: |options, usage| {
+        options.required("ID", usage)?;
+        options.take(usage)
+    },
+};
+
+pub(super) const COMMIT: VerbCommand = VerbCommand {
+    usage: "RK.COMMIT domain key|ENTRIES n name value … ID id ACTUAL n",
+    options: &["ID", "ACTUAL"],
+    request: |options, usage| {
+        let id = request_id(options.required("ID", usage)?)?;
+        let actual = numbers::whole("ACTUAL", options.required("ACTUAL", usage)?)?;
+        Ok(LimitRequest::about_key(Verb::Commit { id, actual }))
+    },
+};
+
+pub(super) const CANCEL: VerbCommand = VerbCommand {
+    usage: "RK.CANCEL domain key|ENTRIES n name value … ID id",
+    options: &["ID"],
+    request: |options, usage| {
+        Ok(LimitRequest::about_key(Verb::Cancel { id: request_id(options.required("ID", usage)?)? }))
     },
 };
 
 pub(super) const PEEK: VerbCommand = VerbCommand {
     usage: "RK.PEEK domain key|ENTRIES n name value …",
     options: &[],
-    request: |_, _| Ok(LimitRequest { cost: None, verb: Verb::Peek }),
+    request: |_, _| Ok(LimitRequest::about_key(Verb::Peek)),
 };
 
 pub(super) const REFUND: VerbCommand = VerbCommand {
@@ -62,7 +91,7 @@ pub(super) const SETTLE: VerbCommand = VerbCommand {
     request: |options, usage| {
         let reserved = numbers::whole("RESERVED", options.required("RESERVED", usage)?)?;
         let actual = numbers::whole("ACTUAL", options.required("ACTUAL", usage)?)?;
-        Ok(LimitRequest { cost: Some(reserved), verb: Verb::Settle { actual, at: options.at()? } })
+        Ok(LimitRequest { cost: Some(reserved), ..LimitRequest::about_key(Verb::Settle { actual, at: options.at()? }) })
     },
 };
 
@@ -77,14 +106,14 @@ pub(super) const BLOCK: VerbCommand = VerbCommand {
     options: &["FOR"],
     request: |options, usage| {
         let span = numbers::millis("FOR", options.required("FOR", usage)?, MAX_WAIT)?;
-        Ok(LimitRequest { cost: None, verb: Verb::Block { span } })
+        Ok(LimitRequest::about_key(Verb::Block { span }))
     },
 };
 
 pub(super) const RESET: VerbCommand = VerbCommand {
     usage: "RK.RESET domain key|ENTRIES n name value …",
     options: &[],
-    request: |_, _| Ok(LimitRequest { cost: None, verb: Verb::Reset }),
+    request: |_, _| Ok(LimitRequest::about_key(Verb::Reset)),
 };
 
 pub(super) const RELEASE: VerbCommand = VerbCommand {
@@ -94,7 +123,7 @@ pub(super) const RELEASE: VerbCommand = VerbCommand {
         (Some(_), Some(_)) => Err(CommandError::syntax(b"COST", usage)),
         (Some(lease), None) => {
             let lease = LeaseId(numbers::whole("LEASE", lease)?);
-            Ok(LimitRequest { cost: None, verb: Verb::Release(Release::Lease(lease)) })
+            Ok(LimitRequest::about_key(Verb::Release(Release::Lease(lease))))
         }
         (None, _) => options.with_cost(Verb::Release(Release::Oldest)),
     },
@@ -105,7 +134,7 @@ pub(super) const HEARTBEAT: VerbCommand = VerbCommand {
     options: &["LEASE"],
     request: |options, usage| {
         let lease = LeaseId(numbers::whole("LEASE", options.required("LEASE", usage)?)?);
-        Ok(LimitRequest { cost: None, verb: Verb::Heartbeat(lease) })
+        Ok(LimitRequest::about_key(Verb::Heartbeat(lease)))
     },
 };
 
@@ -121,14 +150,15 @@ pub(super) fn execute(
     session.admit_to(domain)?;
     let parts = terms.subjects(&subjects);
     let request = terms.request(domain, &parts);
-    match session.engine.now(|| session.engine.decide(&request)) {
+    match session.engine.now(|| session.engine.decide_with(&request, &terms.terms)) {
         Some(answered) => {
             terms.write_reply(replies, &answered.map_err(CommandError::because)?, &parts)?;
             Ok(None)
         }
         None => {
             // Not while an earlier command of this connection waits, which may be about the same key.
-            let here = if session.is_first_in_line { session.engine.decide_here(&request) } else { None };
+            let may_be_here = session.is_first_in_line && terms.terms.is_none();
+            let here = if may_be_here { session.engine.decide_here(&request) } else { None };
             let Some(answer) = here else { return Ok(Some(Pending::limits(session, domain, &subjects, terms))) };
             terms.write_reply(replies, &answer, &parts)?;
             Ok(None)
@@ -137,6 +167,15 @@ pub(super) fn execute(
 }
 
 impl LimitRequest {
+    /// A request at the cost of the policy, without terms.
+    const fn about_key(verb: Verb) -> Self {
+        Self { cost: None, verb, terms: Terms::NONE }
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// The subjects of the engine's request.
     pub(super) fn subjects<'a>(&self, subjects: &'a Subjects<'_>) -> Vec<Subject<'a>> {
         let parts = subjects.descriptors();
@@ -173,10 +212,41 @@ impl LimitRequest {
     }
 }
 
+fn request_id(text: &[u8]) -> Result<RequestId, CommandError> {
+    RequestId::new(text).map_err(CommandError::because)
+}
+
 impl Options<'_> {
+    /// A take with its wait and its terms.
+    fn take(&self, usage: &'static str) -> Result<LimitRequest, CommandError> {
+        let max_wait = self.get("WAIT").map(|ms| numbers::wait("WAIT", ms)).transpose()?;
+        let mut terms = Terms::NONE;
+        if let Some(id) = self.get("ID") {
+            terms = terms.with_id(request_id(id)?);
+        }
+        if let Some(lifetime) = self.get("LIFETIME") {
+            terms = terms.lifetime(numbers::millis("LIFETIME", lifetime, MAX_LIFETIME)?);
+        }
+        if let Some(found) = self.get("ONEXPIRY") {
+            let ends = [OnExpiry::Keep, OnExpiry::Refund];
+            let end = ends.into_iter().find(|end| found.eq_ignore_ascii_case(end.name().as_bytes()));
+            terms = terms.on_expiry(end.ok_or_else(|| CommandError::syntax(found, usage))?);
+        }
+        if let Some(least) = self.get("ATLEAST") {
+            terms = terms.at_least(numbers::whole("ATLEAST", least)?);
+        }
+        if terms.id.is_none() && self.get("LIFETIME").is_some() {
+            return Err(CommandError::because(format_args!(
+                "LIFETIME is that of an ID, which is missing; write {usage}"
+            )));
+        }
+        let request = self.with_cost(Verb::Take(Take::up_to(max_wait.unwrap_or_default())))?;
+        Ok(LimitRequest { terms, ..request })
+    }
+
     /// A request at the cost of `COST`.
     fn with_cost(&self, verb: Verb) -> Result<LimitRequest, CommandError> {
         let cost = self.get("COST").map(|cost| numbers::whole("COST", cost)).transpose()?;
-        Ok(LimitRequest { cost, verb })
+        Ok(LimitRequest { cost, ..LimitRequest::about_key(verb) })
     }
 }

@@ -84,7 +84,7 @@ impl PendingKind {
             Self::Limits { domain, subjects, terms } => {
                 let subjects = subjects.borrowed();
                 let subjects = terms.subjects(&subjects);
-                let answered = engine.decide(&terms.request(domain, &subjects)).await;
+                let answered = engine.decide_with(&terms.request(domain, &subjects), terms.terms()).await;
                 terms.write_reply(replies, &answered.map_err(CommandError::because)?, &subjects)?;
             }
             Self::Delete { keys } => {

@@ -20,7 +20,8 @@ pub(super) fn write(replies: &mut Replies, answer: &Answer, verb: Verb, subjects
     let lease = decision.and_then(|decision| decision.lease);
     let shows_held = matches!(verb, Verb::Heartbeat(_) | Verb::Release(Release::Lease(_)));
     let is_joint = subjects.len() > 1 || answer.subjects.len() > 1;
-    let fields = [true, true, true, lease.is_some(), shows_held, is_joint];
+    let granted = decision.and_then(|decision| decision.granted);
+    let fields = [true, true, true, lease.is_some(), shows_held, is_joint, granted.is_some()];
     replies.map(8 + fields.iter().filter(|shown| **shown).count());
     field(replies, "verdict", |replies| replies.bulk(verdict.name()));
     field(replies, "wait_us", |replies| number(replies, Some(wait.as_micros())));
@@ -52,6 +53,9 @@ pub(super) fn write(replies: &mut Replies, answer: &Answer, verb: Verb, subjects
             write_rule(replies, answer.rule_name(position).unwrap_or_default(), rule);
         }
     });
+    if granted.is_some() {
+        field(replies, "granted", |replies| number(replies, granted));
+    }
     if is_joint {
         field(replies, "subjects", |replies| {
             replies.array(answer.subjects.len());
