@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::concealed::read;
 use crate::{
-    check::CheckArgs, doctor::DoctorArgs, explain::ExplainArgs, health::HealthArgs, serve::ServeArgs,
-    simulate::SimulateArgs, top::TopArgs,
+    check::CheckArgs, conformance::ConformanceCommand, doctor::DoctorArgs, explain::ExplainArgs, health::HealthArgs,
+    serve::ServeArgs, simulate::SimulateArgs, top::TopArgs,
 };
 
 /// Rate limits: a server that enforces them, and tools to simulate, explain and check them.
@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Examine a Redis or Valkey server as a store for limits, and list what to change.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Hold a store or a server to the conformance vectors.
+    #[command(subcommand, after_help = CONFORMANCE_EXAMPLES)]
+    Conformance(ConformanceCommand),
     /// Write shell completions and manual pages into a directory.
     #[cfg(feature = "assets")]
     #[command(hide = true)]
@@ -152,6 +155,16 @@ Examples:
 Nothing is changed but one key per primary, under PREFIX:doctor:, which is deleted again. Passwords are never printed.
 
 Exit codes: 0 nothing fails, 1 something does, 2 the address cannot be used or no server answers there.";
+
+const CONFORMANCE_EXAMPLES: &str = "\
+Examples:
+  ratekeeper conformance run --against memory
+  ratekeeper conformance run --against redis://127.0.0.1:6379
+  ratekeeper conformance rules --out rules && ratekeeper serve --rules rules
+  ratekeeper conformance run --against http://127.0.0.1:8080
+  ratekeeper conformance run --against resp://127.0.0.1:6380
+
+Exit codes: 0 every vector that was run passed, 1 one did not, 2 a vector or the target cannot be used.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

@@ -10,6 +10,7 @@ mod assets;
 mod check;
 mod cli;
 mod config_check;
+mod conformance;
 mod doctor;
 mod explain;
 mod health;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Conformance(command) => conformance::run(&command),
         Command::Config(ConfigCommand::Check { paths }) => config_check::check(&paths),
         #[cfg(feature = "assets")]
         Command::Assets { directory } => assets::run(&directory),

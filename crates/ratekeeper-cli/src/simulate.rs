@@ -31,15 +31,16 @@ use std::{
 
 use ratekeeper_core::Policy;
 
-use self::{
-    args::Format,
+use self::{args::Format, replay::Decided, stats::RunStats, table::TableWriter};
+pub(crate) use self::{
+    args::SimulateArgs,
     backend::{Backend, StoreChoice},
+    csv_fields::micros,
+    history::TakeHistory,
     jsonl::JsonlWriter,
-    replay::{Decided, Replay},
-    stats::RunStats,
-    table::TableWriter,
+    replay::Replay,
+    requests::Requests,
 };
-pub(crate) use self::{args::SimulateArgs, csv_fields::micros, history::TakeHistory, requests::Requests};
 use crate::{
     policies::{self, SelectedPolicy},
     report::{CommandResult, Failure},

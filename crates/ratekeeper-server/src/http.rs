@@ -5,7 +5,7 @@
 //! GET  /v1/auth     for proxies: 200, or the status of a denial
 //! POST /v1/peek, /v1/refund, /v1/settle, /v1/release, /v1/heartbeat, /v1/penalize, /v1/block,
 //!      /v1/reset
-//! GET  /v1/openapi.json
+//! GET  /v1/openapi.json, /v1/openapi-3.0.json
 //! ```
 
 pub mod auth;
@@ -13,6 +13,7 @@ mod body;
 pub(crate) mod content_type;
 mod guard;
 mod keep_alive;
+mod openapi;
 pub(crate) mod problem;
 mod render;
 mod route;

@@ -21,8 +21,21 @@ pub(crate) enum StoreChoice {
 
 impl StoreChoice {
     pub(crate) fn of(args: &SimulateArgs) -> Result<Self, Failure> {
-        match args.store.as_str() {
-            "memory" => Ok(Self::Memory { budget_mib: args.budget }),
+        match Self::parse(&args.store)? {
+            Self::Memory { .. } => Ok(Self::Memory { budget_mib: args.budget }),
+            redis => Ok(redis),
+        }
+    }
+
+    /// The embedded store, for few keys.
+    pub(crate) fn memory() -> Self {
+        Self::Memory { budget_mib: 64 }
+    }
+
+    /// `memory`, or the address of a Redis server.
+    pub(crate) fn parse(word: &str) -> Result<Self, Failure> {
+        match word {
+            "memory" => Ok(Self::memory()),
             address => Address::parse(address)
                 .map(|address| Self::Redis(Box::new(address)))
                 .map_err(|error| Failure::Store(error.into())),

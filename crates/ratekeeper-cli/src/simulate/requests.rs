@@ -67,6 +67,12 @@ impl Requests {
         Self::read(file, Box::new(input), size, default_cost)
     }
 
+    /// Requests in memory.
+    pub(crate) fn of_text(name: &str, text: String, default_cost: u64) -> Result<Self, Failure> {
+        let size = text.len() as u64;
+        Self::read(name.to_owned(), Box::new(io::Cursor::new(text)), Some(size), default_cost)
+    }
+
     fn read(name: String, input: Box<dyn Read>, size: Option<u64>, default_cost: u64) -> Result<Self, Failure> {
         let guarded = Guarded { input, delivered: 0, record_began: 0, ended: false, stopped: false };
         // Only a line feed ends a line, so that line numbers are those of an editor; a carriage return before it is cut

@@ -4,6 +4,7 @@
 
 mod check_and_top;
 mod config;
+mod conformance;
 mod deployment_files;
 mod doc_page;
 mod docs;

@@ -14,7 +14,9 @@ use tokio::time::timeout;
 use super::{
     Http, HttpResponse, Problem, auth,
     body::{Body, Endpoint},
-    content_type, problem, render,
+    content_type,
+    openapi::{OPENAPI, OPENAPI_3_0},
+    problem, render,
 };
 use crate::{config::Bounds, listen::OutOfBudget, request, security::Pass, telemetry::Wire, wiring::small};
 
@@ -58,8 +60,9 @@ impl Http {
                 small(self.0.engine.store(), || self.auth(&head, peer, &pass)).await
             }
             "/v1/auth" => Err(problem::method_not_allowed("GET")),
-            "/v1/openapi.json" if is_reading(&head.method) => Ok(openapi()),
-            "/v1/openapi.json" => Err(problem::method_not_allowed(READING)),
+            "/v1/openapi.json" if is_reading(&head.method) => Ok(description(OPENAPI)),
+            "/v1/openapi-3.0.json" if is_reading(&head.method) => Ok(description(&OPENAPI_3_0)),
+            "/v1/openapi.json" | "/v1/openapi-3.0.json" => Err(problem::method_not_allowed(READING)),
             path => match Endpoint::of_path(path) {
                 Some(endpoint) if head.method == Method::POST => {
                     self.0.guard.check_site(&head)?;
@@ -161,8 +164,8 @@ pub(crate) async fn collect(body: impl RequestBody, bounds: Bounds) -> Result<By
     }
 }
 
-fn openapi() -> HttpResponse {
-    let mut reply = Response::new(Full::new(Bytes::from_static(OPENAPI.as_bytes())));
+fn description(document: &'static str) -> HttpResponse {
+    let mut reply = Response::new(Full::new(Bytes::from_static(document.as_bytes())));
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply
 }
@@ -171,7 +174,7 @@ fn openapi() -> HttpResponse {
 pub(crate) const READING: &str = "GET, HEAD";
 
 /// Names of requests in traces, the most used first.
-const NAMES: [&str; 16] = [
+const NAMES: &[&str] = &[
     "POST /v1/check",
     "GET /v1/auth",
     "HEAD /v1/auth",
@@ -188,7 +191,6 @@ const NAMES: [&str; 16] = [
     "POST /v1/reset",
     "GET /v1/openapi.json",
     "HEAD /v1/openapi.json",
+    "GET /v1/openapi-3.0.json",
+    "HEAD /v1/openapi-3.0.json",
 ];
-
-/// The OpenAPI document of this wire.
-pub(super) const OPENAPI: &str = include_str!("openapi.json");

@@ -173,6 +173,46 @@ fn every_schema_has_types_that_generated_clients_can_hold() {
     assert!(seen > 30, "{seen}");
 }
 
+/// 3.0.3 has the same paths and properties, and nothing that only 3.1 has.
+#[test]
+fn the_description_in_openapi_3_0_is_the_same_without_what_it_lacks() {
+    let fixture = Fixture::new();
+    let newer = document(&fixture);
+    let older = fixture.get("/v1/openapi-3.0.json", &[]).json();
+    assert_eq!(older["openapi"], "3.0.3");
+    assert!(older["info"]["summary"].is_null() && older["info"]["license"]["identifier"].is_null());
+    let (mut nullable, mut conditions) = (0, 0);
+    let mut rest = vec![("#".to_owned(), &newer["paths"], &older["paths"])];
+    rest.push(("#/components".to_owned(), &newer["components"], &older["components"]));
+    while let Some((place, newer, older)) = rest.pop() {
+        match (newer, older) {
+            (Value::Array(newer), Value::Array(older)) => {
+                assert_eq!(newer.len(), older.len(), "{place}");
+                rest.extend(newer.iter().zip(older).map(|(newer, older)| (place.clone(), newer, older)));
+            }
+            (Value::Object(fields), Value::Object(_)) => {
+                for (name, newer) in fields {
+                    match (name.as_str(), newer) {
+                        ("type", Value::Array(types)) => {
+                            assert!(types.len() == 2 && types.contains(&json!("null")), "{place}");
+                            assert!(types.contains(&older["type"]), "{place}");
+                            assert_eq!(older["nullable"], true, "{place}");
+                            nullable += 1;
+                        }
+                        ("if" | "then" | "else", Value::Object(_)) => {
+                            assert!(older[name].is_null(), "{place}");
+                            conditions += 1;
+                        }
+                        _ => rest.push((format!("{place}/{name}"), newer, &older[name])),
+                    }
+                }
+            }
+            (newer, older) => assert_eq!(newer, older, "{place}"),
+        }
+    }
+    assert!(nullable > 5 && conditions > 2, "{nullable}, {conditions}");
+}
+
 /// The document lists every source that a decision can have.
 #[test]
 fn every_source_is_listed() {
