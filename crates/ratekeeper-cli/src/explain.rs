@@ -1,10 +1,11 @@
-//! `ratekeeper explain`: the decision about one request of a file, with its arithmetic.
+//! `ratekeeper explain`: the decision about one request of a file, or about the next request of a key of a running server or
+//! a store, with its arithmetic.
 //!
 //! The file is read twice: once to find the request, once to replay the earlier requests of its key. The replay keeps the
 //! key's state instead of a store, so that the state before the request can be shown.
 
 mod args;
-mod arithmetic;
+mod live;
 
 use std::{
     io::{self, Write},
@@ -12,60 +13,32 @@ use std::{
     process::ExitCode,
 };
 
-use ratekeeper_core::{
-    DecidedBy, Decision, Policy, Span, Timestamp, Verb, Verdict, algorithm::Algorithm, store_api::KeyState,
-};
+use ratekeeper_core::{Decision, Policy, Timestamp, Verb, store_api::KeyState};
+use ratekeeper_http::explain::Explanation;
 
 pub(crate) use self::args::ExplainArgs;
 use crate::{
-    config_check,
     policies::{self, SelectedPolicy},
-    report::{CommandResult, Failure, millis, shown, span},
+    report::{CommandResult, Failure, millis, shown},
     simulate::{Requests, TakeHistory, micros},
 };
 
 pub(crate) fn run(args: &ExplainArgs) -> CommandResult {
-    if args.requests == Path::new("-") {
+    let Some(file) = args.requests.as_deref() else { return live::run(args) };
+    if file == Path::new("-") {
         return Err(Failure::Options("explain reads the requests twice; give a file instead of -"));
     }
-    let SelectedPolicy { policy, cost } = policies::one(&args.rules, args.policy.as_deref())?;
+    let [rules] = args.rules.as_slice() else {
+        return Err(Failure::Options("requests of a file are explained by one rule file; give --rules once"));
+    };
+    let SelectedPolicy { policy, cost } = policies::one(rules, args.policy.as_deref())?;
     let wanted = Wanted::of(args)?;
-    let found = find(&wanted, args, cost)?;
-    let explained = replay(&policy, &found, args, cost)?;
+    let found = find(&wanted, file, cost)?;
+    let explained = replay(&policy, &found, file, cost)?;
     let mut out = io::stdout().lock();
-    writeln!(out, "line {} of {}, {}", found.line, args.requests.display(), describe_request(&explained, &found.key))?;
-    writeln!(out, "{}", describe_decision(&explained, &policy))?;
-    for (index, rule) in policy.rules().iter().enumerate() {
-        let Some(result) = explained.decision.rules.get(index) else { continue };
-        let shadow = if rule.is_shadow() { "; not enforced" } else { "" };
-        let numbers = config_check::numbers(rule.rule());
-        writeln!(out, "\nrule {} ({numbers}): {}{shadow}", rule.name(), result.verdict.name())?;
-        for line in arithmetic::lines(rule, &explained.before.states[index], explained.take_cost(), explained.at) {
-            writeln!(out, "  {line}")?;
-        }
-        if let (Verb::Take(_), true) = (&explained.verb, rule.counts_refused() && !explained.decision.is_allowed()) {
-            let left = rule.algorithm().look(&explained.before.states[index], explained.at).remaining;
-            let counted = left.min(explained.cost);
-            writeln!(out, "  refused requests are counted: {counted} of {} are charged", explained.cost)?;
-        }
-        writeln!(
-            out,
-            "  afterwards {} of {} would pass at once; the key is in its initial state {}",
-            result.remaining,
-            result.limit,
-            if result.reset_after == Span::ZERO {
-                "already".to_owned()
-            } else {
-                format!("in {}", span(result.reset_after))
-            }
-        )?;
-    }
-    if policy.prepaid().is_some() {
-        writeln!(
-            out,
-            "\nspeed: prepaid; the numbers are those of the store, without permits that processes hold in advance"
-        )?;
-    }
+    let explanation = explained.explanation(&policy);
+    writeln!(out, "line {} of {}, {}", found.line, file.display(), explanation.request(&found.key))?;
+    write!(out, "{}", explanation.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,8 +68,8 @@ struct Found {
     key: String,
 }
 
-fn find(wanted: &Wanted<'_>, args: &ExplainArgs, cost: u64) -> Result<Found, Failure> {
-    let mut requests = Requests::open(&args.requests, cost)?;
+fn find(wanted: &Wanted<'_>, file: &Path, cost: u64) -> Result<Found, Failure> {
+    let mut requests = Requests::open(file, cost)?;
     while let Some(request) = requests.next()? {
         let number = request.number;
         let key = match *wanted {
@@ -119,7 +92,7 @@ fn find(wanted: &Wanted<'_>, args: &ExplainArgs, cost: u64) -> Result<Found, Fai
         }
         Wanted::At { at, key } => format!("of key {} at {} ms", shown(key), millis(*at)),
     };
-    Err(Failure::NoSuchRequest { file: args.requests.display().to_string(), wanted })
+    Err(Failure::NoSuchRequest { file: file.display().to_string(), wanted })
 }
 
 /// The request with the state of its key before it.
@@ -131,8 +104,8 @@ struct Explained {
     decision: Decision,
 }
 
-fn replay(policy: &Policy, found: &Found, args: &ExplainArgs, cost: u64) -> Result<Explained, Failure> {
-    let mut requests = Requests::open(&args.requests, cost)?;
+fn replay(policy: &Policy, found: &Found, file: &Path, cost: u64) -> Result<Explained, Failure> {
+    let mut requests = Requests::open(file, cost)?;
     let mut takes = TakeHistory::new(true);
     let mut state = policy.fresh();
     while let Some(request) = requests.next()? {
@@ -152,72 +125,18 @@ fn replay(policy: &Policy, found: &Found, args: &ExplainArgs, cost: u64) -> Resu
     }
     // The first pass found it, so the file has changed.
     let wanted = format!("number {} any more; was the file changed just now?", found.number);
-    Err(Failure::NoSuchRequest { file: args.requests.display().to_string(), wanted })
+    Err(Failure::NoSuchRequest { file: file.display().to_string(), wanted })
 }
 
 impl Explained {
-    /// The cost of a take; 0 for any other verb.
-    fn take_cost(&self) -> u64 {
-        if let Verb::Take(_) = self.verb { self.cost } else { 0 }
-    }
-}
-
-fn describe_request(explained: &Explained, key: &str) -> String {
-    let cost = explained.cost;
-    let action = match explained.verb {
-        Verb::Take(_) if cost == 0 => "takes nothing (a take of 0)".to_owned(),
-        Verb::Take(take) if take.max_wait == Span::ZERO => format!("asks for {cost}"),
-        Verb::Take(take) => format!("asks for {cost} and would wait up to {}", span(take.max_wait)),
-        Verb::Peek => "peeks".to_owned(),
-        Verb::Refund { .. } => format!("refunds {cost}"),
-        Verb::Settle { actual, at } => {
-            let when = at.map_or_else(String::new, |at| format!(" at {} ms", millis(at)));
-            let correction = match actual.checked_sub(cost) {
-                Some(0) => "as estimated".to_owned(),
-                Some(more) => format!("so {more} more are charged"),
-                None => format!("so {} are refunded", cost - actual),
-            };
-            format!("settles the take of {cost}{when}: the actual cost is {actual}, {correction}")
-        }
-        Verb::Penalize => format!("is penalized by {cost}"),
-        Verb::Release(_) => "releases its permits".to_owned(),
-        Verb::Reset => "is reset".to_owned(),
-        _ => "is read".to_owned(),
-    };
-    format!("at {} ms: key {} {action}", millis(explained.at), shown(key))
-}
-
-fn describe_decision(explained: &Explained, policy: &Policy) -> String {
-    let decider = match explained.decision.decided_by {
-        DecidedBy::Rule(index) => policy.rules().get(index).map_or("", |rule| rule.name()),
-        DecidedBy::Block => "block",
-        DecidedBy::Nothing if explained.decision.is_allowed() => return "Allowed: no rule applies.".to_owned(),
-        DecidedBy::Nothing => return "Never: the policy denies every request.".to_owned(),
-    };
-    let is_take = explained.take_cost() > 0;
-    let (limit, remaining) = (explained.decision.limit(), explained.decision.remaining());
-    match explained.decision.verdict {
-        Verdict::Allow { wait } if wait > Span::ZERO => {
-            let goes = millis(explained.at + wait);
-            format!(
-                "Allowed after a wait of {}, at {goes} ms. Rule {decider} has the least left: {remaining} of {limit}.",
-                span(wait),
-            )
-        }
-        Verdict::Allow { .. } if is_take => {
-            format!("Allowed at once. Rule {decider} has the least left: {remaining} of {limit}.")
-        }
-        Verdict::Allow { .. } => format!("Done. Rule {decider} has the least left: {remaining} of {limit}."),
-        Verdict::Deny { retry_after } => {
-            let passes = millis(explained.at + retry_after);
-            format!(
-                "Denied by rule {decider}. The same request passes in {}, at {passes} ms, if no other request comes; \
-                 now {remaining} would pass.",
-                span(retry_after),
-            )
-        }
-        Verdict::Never => {
-            format!("Never: rule {decider} admits at most {limit} at once, however long the request waits.")
+    fn explanation<'a>(&'a self, policy: &'a Policy) -> Explanation<'a> {
+        Explanation {
+            policy,
+            before: &self.before,
+            verb: self.verb,
+            cost: self.cost,
+            at: self.at,
+            decision: &self.decision,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `ratekeeper top`: live rates and the keys refused most, in the terminal.
+//! `ratekeeper top`: live rates, the keys refused most and the latest refusals, in the terminal.
 
 mod page;
 
@@ -56,6 +56,9 @@ struct State {
     sources: BTreeMap<String, u64>,
     switches: SwitchState,
     top_denied: Vec<Denied>,
+    /// The latest first; servers before this field have none.
+    #[serde(default)]
+    recent_refusals: Vec<Refusal>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,6 +107,16 @@ struct Denied {
     #[serde(default)]
     kind: String,
     denied: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    seconds_ago: f64,
+    domain: String,
+    policy: String,
+    key: String,
+    kind: String,
+    reason: String,
 }
 
 pub(crate) fn run(args: &TopArgs) -> CommandResult {

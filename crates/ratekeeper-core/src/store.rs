@@ -10,7 +10,7 @@ use crate::{
     decision::Decision,
     health::HealthStatus,
     migrate::OnQuotaChange,
-    policy::Policy,
+    policy::{KeyState, Policy},
     terms::Terms,
     time::{Span, Timestamp},
     verb::{Take, Verb},
@@ -53,6 +53,14 @@ pub trait Store: Send + Sync {
         std::future::ready(())
     }
 
+    /// The stored state of a key, for explanations; changes nothing. `None` if the store cannot show it.
+    fn inspect(
+        &self,
+        _ask: &Ask<'_, Self::Policy>,
+    ) -> impl Future<Output = Result<Option<InspectedKey>, StoreError>> + Send {
+        std::future::ready(Ok(None))
+    }
+
     /// The store's time, as far as it is known in this process.
     fn now(&self) -> Timestamp;
 
@@ -69,6 +77,17 @@ pub trait Store: Send + Sync {
     fn cancel(&self, ask: Ask<'_, Self::Policy>, at: Timestamp, lease: Option<LeaseId>) {
         self.submit(ask, Verb::Undo { at, lease });
     }
+}
+
+/// The state of a key at a moment, under the current rules of its policy. See [`Store::inspect`].
+#[derive(Clone, Debug)]
+pub struct InspectedKey {
+    /// The store's time.
+    pub at: Timestamp,
+    /// The state at that time; that of a new key if none is stored.
+    pub state: KeyState,
+    /// Permits that processes hold in advance, which the state does not contain.
+    pub held: u64,
 }
 
 /// A store that keeps several variants of one policy at a time, for limits that arrive with each request (as in

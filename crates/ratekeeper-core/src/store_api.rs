@@ -23,4 +23,5 @@ pub use crate::{
     record::RequestRecord,
     request_key::{RequestKey, Step},
     single_rule::{BucketTake, MeteredTake, SingleBucket},
+    store::InspectedKey,
 };

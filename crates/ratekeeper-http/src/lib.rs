@@ -2,6 +2,7 @@
 //!
 //! - [`headers`] renders a decision as `RateLimit`, `RateLimit-Policy`, `Retry-After` and the older header fields.
 //! - [`address`] finds the client's address behind a known number of proxies.
+//! - [`explain`] explains a decision, with the arithmetic of its rules.
 //! - [`hold_times`] estimates when a concurrency rule has a permit again.
 //! - [`problem`] renders an error as `application/problem+json`.
 //! - [`decision_json`] renders a decision as one line of JSON; [`json`] has the primitives for the rest of the line.
@@ -13,6 +14,7 @@
 
 pub mod address;
 pub mod decision_json;
+pub mod explain;
 pub mod headers;
 pub mod hold_times;
 pub mod json;

@@ -28,6 +28,7 @@ use crate::{
 };
 
 mod eviction;
+mod inspect;
 mod migrate;
 mod multi_key;
 mod overflow;

@@ -17,7 +17,9 @@ use std::{fmt, future, sync::Arc};
 use parking_lot::Mutex;
 use ratekeeper_core::{
     Ask, Decision, Immediate, InlineLimits, OnQuotaChange, Policy, Store, StoreError, Take, Terms, Timestamp, Verb,
-    Verdict, bounds::MAX_KEY_BYTES, store_api::Expiring,
+    Verdict,
+    bounds::MAX_KEY_BYTES,
+    store_api::{Expiring, InspectedKey},
 };
 
 pub use self::policy_handle::InstalledPolicy;
@@ -174,6 +176,13 @@ impl<C: Clock> Store for MemoryStore<C> {
     #[inline]
     fn decide_here(&self, ask: &Ask<'_, InstalledPolicy>, take: &Take) -> Option<Decision> {
         self.decide_one::<StoreError>(ask, take).ok()
+    }
+
+    async fn inspect(&self, ask: &Ask<'_, InstalledPolicy>) -> Result<Option<InspectedKey>, StoreError> {
+        let key = self.hash_key(ask)?;
+        let at = self.inner.clock.now();
+        let state = self.shard(key.hash).lock().inspect(&key, at);
+        Ok(Some(InspectedKey { at, state, held: 0 }))
     }
 
     fn now(&self) -> Timestamp {

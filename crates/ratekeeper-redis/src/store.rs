@@ -14,6 +14,7 @@ mod failure;
 mod fallback_log;
 mod health;
 mod in_turn;
+mod inspect;
 mod keys;
 mod local_ids;
 mod merge;
@@ -38,7 +39,8 @@ use std::{
 use parking_lot::Mutex;
 use ratekeeper_core::{
     Ask, Decision, HealthStatus, InlineLimits, ManualClock, OnQuotaChange, Policy, Source, Store, StoreError, Take,
-    Terms, Timestamp, Verb, store_api::Expiring,
+    Terms, Timestamp, Verb,
+    store_api::{Expiring, InspectedKey},
 };
 use tokio::runtime::Handle;
 
@@ -86,6 +88,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     pub(crate) policies: Policies,
     pub(crate) replace: Script,
+    inspect: Script,
     pub(crate) began: Instant,
     fallback: Fallback,
     fallback_log: FallbackLog,
@@ -138,6 +141,7 @@ impl RedisStore {
             link,
             policies: Policies::default(),
             replace: Script::new(format!("#!lua\n{}", include_str!("../lua/replace.lua"))),
+            inspect: Script::new(format!("#!lua flags=no-writes\n{}", include_str!("../lua/inspect.lua"))),
             began: Instant::now(),
             fallback: Fallback::new(config.local_bytes, start),
             fallback_log: FallbackLog::default(),
@@ -267,6 +271,10 @@ impl Store for RedisStore {
 
     async fn close(&self) {
         self.return_allotments().await;
+    }
+
+    async fn inspect(&self, ask: &Ask<'_, RedisPolicy>) -> Result<Option<InspectedKey>, StoreError> {
+        self.inspect_key(ask).await.map(Some)
     }
 
     fn now(&self) -> Timestamp {

@@ -3,13 +3,17 @@
 //! ```text
 //! GET  /metrics  /healthz  /readyz  /            the last is the dashboard; its files are below /page/
 //! GET  /api/state                                the data of the dashboard and of `ratekeeper top`
+//! GET  /api/recent                               the latest refusals, and the latest keys of each policy
 //! GET  /api/switches    POST /api/switches       {"set":"off"|"on"|"shadow"|"enforce","domain","policy","rule"}
 //! GET  /api/overrides   POST, DELETE             {"domain","policy","key","rules":[…],"expires_in":"1h"}
+//! POST /api/explain     {"domain","key" or "descriptor","cost"}: what the next request of a key would be answered
 //! POST /api/reload                               reloads the files; replies with the changes, or 422 and the errors
 //! ```
 
+mod explain;
 mod overrides;
 mod page;
+mod recent;
 mod reload;
 mod state;
 mod switch;
@@ -106,9 +110,10 @@ impl Admin {
         match (&head.method, path) {
             (&Method::GET | &Method::HEAD, "/metrics") => self.metrics(&head.headers),
             (&Method::GET | &Method::HEAD, "/api/state") => Ok(json(&self.state())),
+            (&Method::GET | &Method::HEAD, "/api/recent") => Ok(json(&recent::view(&self.0.engine))),
             (&Method::GET | &Method::HEAD, "/api/switches") => Ok(json(&switch::view(&self.0.engine))),
             (&Method::GET | &Method::HEAD, "/api/overrides") => Ok(json(&overrides::list(&self.0.engine))),
-            (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload") => {
+            (&Method::POST | &Method::DELETE, "/api/switches" | "/api/overrides" | "/api/reload" | "/api/explain") => {
                 self.0.guard.check_site(&head)?;
                 // A reload has no body, so it needs no content type and `curl -X POST` is enough.
                 match path {
@@ -120,11 +125,16 @@ impl Admin {
                     (&Method::POST, "/api/switches") => switch::change(&self.0.engine, &bytes),
                     (&Method::POST, "/api/overrides") => overrides::put(&self.0.engine, &bytes),
                     (&Method::DELETE, "/api/overrides") => overrides::remove(&self.0.engine, &bytes),
+                    (&Method::POST, "/api/explain") => explain::run(&self.0.engine, &bytes).await,
                     (&Method::POST, _) => reload::run(&self.0.engine, &self.0.reload).await,
                     _ => Err(allowed(path)),
                 }
             }
-            (_, "/metrics" | "/api/state" | "/api/switches" | "/api/overrides" | "/api/reload") => Err(allowed(path)),
+            (
+                _,
+                "/metrics" | "/api/state" | "/api/recent" | "/api/switches" | "/api/overrides" | "/api/reload"
+                | "/api/explain",
+            ) => Err(allowed(path)),
             _ => Err(problem::not_found(path)),
         }
     }
@@ -168,7 +178,7 @@ fn allowed(path: &str) -> Problem {
     problem::method_not_allowed(match path {
         "/api/switches" => "GET, HEAD, POST",
         "/api/overrides" => "GET, HEAD, POST, DELETE",
-        "/api/reload" => "POST",
+        "/api/reload" | "/api/explain" => "POST",
         _ => READING,
     })
 }

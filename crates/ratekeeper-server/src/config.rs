@@ -14,7 +14,7 @@ pub use self::{
 };
 use crate::{
     security::{Secret, TlsFiles},
-    telemetry::TraceConfig,
+    telemetry::{DecisionLogConfig, TraceConfig},
     wiring::StorageSettings,
 };
 
@@ -65,6 +65,8 @@ pub struct ServerConfig {
     pub stop_delay: Duration,
     /// Export of traces. `None`: no traces. Requires the feature `otel`.
     pub traces: Option<TraceConfig>,
+    /// The decision log. `None`: decisions are not logged.
+    pub decision_log: Option<DecisionLogConfig>,
 }
 
 /// Timeouts and size limits of a listener.
@@ -118,6 +120,7 @@ impl Default for ServerConfig {
             poll_interval: Duration::from_millis(500),
             stop_delay: Duration::ZERO,
             traces: None,
+            decision_log: None,
         }
     }
 }

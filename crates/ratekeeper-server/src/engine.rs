@@ -10,6 +10,7 @@
 mod answer;
 mod conclude;
 mod counter_id;
+mod explain;
 mod granted_leases;
 mod inline_limits;
 mod quotas;
@@ -32,6 +33,7 @@ use ratekeeper_core::{Ask, Decision, Release, Store, StoreError, Take, Terms, Ti
 
 pub use self::{
     answer::{Answer, Resolution, SubjectAnswer},
+    explain::ExplainedSubject,
     inline_limits::{MAX_INLINE_LIMITS, Throttle},
     reload::{LoadError, RulesStatus},
 };
@@ -253,7 +255,8 @@ impl Engine {
         }
     }
 
-    fn store_time(&self) -> Timestamp {
+    /// The store's time.
+    pub(crate) fn store_time(&self) -> Timestamp {
         self.inner.store.now()
     }
 }

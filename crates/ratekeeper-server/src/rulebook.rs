@@ -37,7 +37,10 @@ pub use self::{
     overrides::Override,
     switches::{SwitchTarget, Switches},
 };
-use crate::{request::Descriptor, telemetry::Totals};
+use crate::{
+    request::Descriptor,
+    telemetry::{CALLERS, PolicyMeters, RecentCaller, Totals},
+};
 
 /// The rules of every domain.
 #[derive(Debug, Default)]
@@ -118,7 +121,7 @@ impl Rulebook {
 
     /// Reorders entries that have no defined order so that a limit of the domain matches, if one does. The order
     /// matters only in the Envoy format.
-    pub(crate) fn arrange(&self, domain: &str, entries: &mut [(&str, &str)]) {
+    pub fn arrange(&self, domain: &str, entries: &mut [(&str, &str)]) {
         if let Some(matcher) = self.matchers.domain(domain) {
             matcher.arrange(entries);
         }
@@ -225,6 +228,21 @@ impl Rulebook {
     /// The number of policies.
     pub fn policy_count(&self) -> usize {
         self.policies.len()
+    }
+
+    /// The latest keys of each policy, by domain and name; keys with overrides are those of their policy.
+    pub(crate) fn recent_callers(&self) -> Vec<(String, String, Vec<RecentCaller>)> {
+        let of = |entry: &PolicyEntry| {
+            let overrides = entry.overrides.values().flat_map(InstalledOverride::meters);
+            let mut callers: Vec<RecentCaller> =
+                [&entry.meters].into_iter().chain(overrides).flat_map(PolicyMeters::recent_callers).collect();
+            callers.sort_by_key(|caller| std::cmp::Reverse(caller.at));
+            callers.truncate(CALLERS);
+            (entry.policy.domain().to_owned(), entry.policy.name().to_owned(), callers)
+        };
+        let mut all: Vec<_> = self.policies.values().map(|entry| of(entry)).collect();
+        all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        all
     }
 
     /// All policies, ordered by domain and name.

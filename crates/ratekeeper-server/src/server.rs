@@ -2,7 +2,7 @@
 
 mod exposure;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use ratekeeper_core::Store;
 use ratekeeper_rules::{Problems, read_paths};
@@ -53,6 +53,14 @@ pub enum StartError {
     /// Tracing cannot start.
     #[error("--otel: {0}")]
     Traces(#[from] TraceError),
+    /// The decision log cannot be opened.
+    #[error("--decision-log {}: {error}", file.display())]
+    DecisionLog {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// An I/O error.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -109,6 +117,10 @@ impl Server {
                 Err(error) if !traces.is_wanted => tracing::warn!("traces are disabled: {error}"),
                 started => started?,
             }
+        }
+        if let Some(log) = &config.decision_log {
+            let file = || log.file.clone();
+            telemetry.log_decisions(log).map_err(|error| StartError::DecisionLog { file: file(), error })?;
         }
         let telemetry = Arc::new(telemetry);
         let engine = Engine::new(store, Arc::clone(&telemetry));
@@ -230,6 +242,7 @@ async fn work(
         tracing::warn!(keys = owing, "not all local grants could be charged to the store");
     }
     engine.telemetry().traces().finish().await;
+    engine.telemetry().finish_decision_log();
     stop_admin.stop();
     if let Some(admin) = admin {
         let _ = admin.await;

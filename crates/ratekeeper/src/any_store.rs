@@ -5,7 +5,7 @@
 
 use ratekeeper_core::{
     Ask, Decision, HealthStatus, Immediate, InlineLimits, ManualClock, OnQuotaChange, Policy, Store, StoreError, Take,
-    Terms, Timestamp, Verb,
+    Terms, Timestamp, Verb, store_api::InspectedKey,
 };
 use ratekeeper_memory::{Clock, InstalledPolicy, MemoryConfig, MemoryStore, SystemClock};
 #[cfg(feature = "redis")]
@@ -186,6 +186,15 @@ impl Store for AnyStore {
             Self::Manual(store) => store.decide_now_with(&all(asks, in_memory)?, &verb, &terms),
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.decide_with(&all(asks, in_redis)?, verb, terms).await,
+        }
+    }
+
+    async fn inspect(&self, ask: &Ask<'_, AnyPolicy>) -> Result<Option<InspectedKey>, StoreError> {
+        match self {
+            Self::Memory(store) => store.inspect(&in_memory(ask)?).await,
+            Self::Manual(store) => store.inspect(&in_memory(ask)?).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.inspect(&in_redis(ask)?).await,
         }
     }
 

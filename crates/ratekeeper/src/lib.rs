@@ -240,7 +240,10 @@ pub use rule_limiter::{JointRuleAnswer, PartAnswer, RuleAnswer, RuleLimiter, Rul
 
 /// For authors of stores: what [`Store`] is asked and answers.
 pub mod store {
-    pub use ratekeeper_core::{Ask, Immediate, InlineLimits, Store, StoreError, Take, Terms, Verb};
+    pub use ratekeeper_core::{
+        Ask, Immediate, InlineLimits, Store, StoreError, Take, Terms, Verb,
+        store_api::{InspectedKey, KeyState},
+    };
 }
 
 /// Reading of rule files.

@@ -159,6 +159,21 @@ pub(crate) struct ServeArgs {
     /// Log level: error, warn, info, debug, or a filter such as `info,ratekeeper_server::http=debug`.
     #[arg(long, env = "RATEKEEPER_LOG", value_name = "LEVEL", default_value = "info", help_heading = "Process")]
     pub(super) log: String,
+    /// Log decisions as JSON lines to this file, or to standard error (-): every refusal, and a sample of admissions.
+    #[arg(long, env = "RATEKEEPER_DECISION_LOG", value_name = "FILE")]
+    pub(super) decision_log: Option<PathBuf>,
+    /// Share of admissions in the decision log, 0 to 1.
+    #[arg(
+        long,
+        env = "RATEKEEPER_DECISION_LOG_SAMPLE",
+        value_name = "SHARE",
+        default_value_t = 0.01,
+        value_parser = ratio
+    )]
+    pub(super) decision_log_sample: f64,
+    /// Most lines per second in the decision log; those beyond are dropped and counted.
+    #[arg(long, env = "RATEKEEPER_DECISION_LOG_RATE", value_name = "LINES", default_value_t = 1000)]
+    pub(super) decision_log_rate: u32,
     /// Send traces to this OTLP endpoint (gRPC), such as http://127.0.0.1:4317. Needs a build with the feature `otel`,
     /// which also reads OTEL_EXPORTER_OTLP_ENDPOINT and the related variables.
     #[arg(long, env = "RATEKEEPER_OTEL", value_name = "ENDPOINT", help_heading = "Process", hide_env_values = true)]

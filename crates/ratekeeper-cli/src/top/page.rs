@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use ratekeeper_server::lossy_text::Escaped;
 
-use super::{Denied, Policy, State};
+use super::{Denied, Policy, Refusal, State};
 use crate::report::{clipped, counted, escaped_lines};
 
 /// Size of the terminal.
@@ -45,6 +45,10 @@ pub(super) fn of(state: &State, previous: Option<&State>, screen: Option<Screen>
     lines.extend(policy_table(&policies, columns, for_policies));
     if !state.top_denied.is_empty() {
         lines.extend(key_table(&state.top_denied, columns, for_keys));
+    }
+    // The rest of the screen; without one, all of them.
+    if !state.recent_refusals.is_empty() {
+        lines.extend(refusal_table(&state.recent_refusals, columns));
     }
     if let Some(Screen { columns, rows }) = screen {
         lines.truncate(rows.saturating_sub(1).max(1));
@@ -187,6 +191,28 @@ fn key_table(denied: &[Denied], columns: usize, room: usize) -> Vec<String> {
     lines.extend(cut(denied, room, |denied| {
         line(&denied.key, &policy(denied), &denied.denied.to_string(), mark(denied))
     }));
+    lines
+}
+
+/// The latest refusals with their reasons.
+fn refusal_table(refusals: &[Refusal], columns: usize) -> Vec<String> {
+    let third = columns.saturating_sub(10) / 3;
+    let policies: Vec<String> = refusals.iter().map(|one| format!("{}/{}", one.domain, one.policy)).collect();
+    let width = |texts: Vec<&str>| {
+        let longest = texts.into_iter().map(|text| Escaped(text).to_string().chars().count()).max().unwrap_or(0);
+        longest.clamp(6, third.max(6))
+    };
+    let key_width = width(refusals.iter().map(|one| one.key.as_str()).collect());
+    let policy_width = width(policies.iter().map(String::as_str).collect());
+    let line = |ago: &str, key: &str, policy: &str, reason: &str| {
+        let (key, policy) = (clip(key, key_width), clip(policy, policy_width));
+        format!("{ago:>9} {key:<key_width$} {policy:<policy_width$} {}", Escaped(reason)).trim_end().to_owned()
+    };
+    let mut lines = vec![String::new(), line("refused", "key", "policy", "reason")];
+    for (one, policy) in refusals.iter().zip(&policies) {
+        let mark = if one.kind == "shadow" { "would refuse: " } else { "" };
+        lines.push(line(&format!("{:.1} s ago", one.seconds_ago), &one.key, policy, &format!("{mark}{}", one.reason)));
+    }
     lines
 }
 

@@ -1,6 +1,8 @@
 //! `ratekeeper explain`: the arithmetic of every algorithm for one request.
 
-use crate::fixture::Fixture;
+use ratekeeper_testkit::servers::RedisServer;
+
+use crate::{fixture::Fixture, server_process::ServerProcess};
 
 #[test]
 fn sliding_log() {
@@ -198,4 +200,65 @@ fn a_prepaid_policy_is_explained_as_the_store_decides() {
     let printed = Fixture::new().file("rules.yaml", rules).requests("at_ms,key,cost\n0,u,4\n").explain("2");
     let last = "speed: prepaid; the numbers are those of the store, without permits that processes hold in advance\n";
     assert!(printed.starts_with("line 2 of requests.csv") && printed.ends_with(last), "{printed}");
+}
+
+/// A running server in memory, and the same rules in Redis: the same words, the exit code of `check`.
+#[test]
+fn the_next_request_of_a_live_key() {
+    const RULES: &str = "domain: api\npolicies:\n  - name: per-user\n    match: { user: \"*\" }\n    rules:\n      - { name: log, \
+                         algorithm: sliding_log, limit: 2, per: 1h }\n      - { name: day, algorithm: fixed_window, \
+                         limit: 100, per: 1d, count_refused: true }\n";
+    let redis = RedisServer::start();
+    let fixture = Fixture::new().file("rules.yaml", RULES);
+    let server = ServerProcess::start(&fixture, &["--rules", "rules.yaml"]);
+    let (http, admin) = (format!("http://{}", server.http()), format!("http://{}", server.admin()));
+    let places: [[Vec<&str>; 2]; 2] = [
+        [vec!["--server", &http], vec!["--server", &admin]],
+        [
+            vec!["--store", redis.url().leak(), "--rules", "rules.yaml"],
+            vec!["--store", redis.url().leak(), "--rules", "rules.yaml"],
+        ],
+    ];
+    for [check, explain] in places {
+        let check = |words: &[&str]| fixture.run(&[&["check", "api", "user=7"], words, &check].concat());
+        let explain = |words: &[&str]| fixture.run(&[&["explain"], explain.as_slice(), words].concat());
+        let fresh = explain(&["--domain", "api", "--entry", "user=7"]);
+        assert_eq!((fresh.code, fresh.stderr.as_str()), (0, ""));
+        assert!(fresh.stdout.contains("Allowed at once. Rule log has the least left: 1 of 2."), "{}", fresh.stdout);
+        assert!(fresh.stdout.contains("before: nothing is used"), "{}", fresh.stdout);
+        assert_eq!((check(&["--cost", "2"]).code, check(&[]).code), (0, 1));
+        let denied = explain(&["--entry", "user=7"]);
+        assert_eq!((denied.code, denied.stderr.as_str()), (1, ""), "{}", denied.stdout);
+        for part in [
+            "domain \"api\", policy \"per-user\", at ",
+            "key \"7\" asks for 1\nDenied by rule log. The same request passes in 59m ",
+            "\n\nrule log (sliding_log 2 per 1h): deny\n  the window: after ",
+            "before: 2 used, in 1 admission\n",
+            "the request: 2 + 1 = 3, which is 1 more than 2",
+            "\n\nrule day (fixed_window 100 per 1d): allow\n  the window: ",
+            ", 3 of 100 used before\n",
+            "  refused requests are counted: 1 of 1 are charged\n",
+        ] {
+            assert!(denied.stdout.contains(part), "{part:?} is not in\n{}", denied.stdout);
+        }
+        assert_eq!(explain(&["--key", "7", "--cost", "101"]).code, 1, "never");
+        assert_eq!(
+            explain(&["--entry", "colour=red"]).stdout,
+            "domain \"api\": no policy matches; the request is allowed.\n"
+        );
+    }
+    for (words, part) in [
+        (&["explain", "--server", &admin][..], "name a key with --key K, or a descriptor with --entry NAME=VALUE"),
+        (&["explain", "--server", &admin, "--entry", "user"], "--entry \"user\": write NAME=VALUE"),
+        (&["explain", "--rules", "rules.yaml"], "--requests"),
+        (&["explain", "--server", &admin, "--key", "u", "--requests", "x.csv"], "cannot be used with"),
+        (
+            &["explain", "--store", "redis://127.0.0.1:1", "--rules", "rules.yaml", "--key", "7"],
+            "--store redis://127.0.0.1:1: ",
+        ),
+    ] {
+        let run = fixture.run(words);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{words:?}: {}", run.stderr);
+        assert!(run.stderr.contains(part), "{words:?}: {}", run.stderr);
+    }
 }

@@ -56,7 +56,7 @@ impl RedisStore {
 
     /// The state of a value, migrated to the current rules. `None` if the value is foreign: damaged, not ours, or written
     /// under rules that are not known any more.
-    async fn read_and_migrate(
+    pub(super) async fn read_and_migrate(
         &self,
         version: &Version,
         found: &[u8],

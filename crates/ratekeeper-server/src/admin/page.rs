@@ -26,11 +26,12 @@ pub(super) fn part(path: &str) -> Option<HttpResponse> {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PARTS: [(&str, &str, &str); 7] = [
+const PARTS: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page/style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
     ("/page/main.js", SCRIPT, include_str!("page/main.js")),
     ("/page/chart.js", SCRIPT, include_str!("page/chart.js")),
+    ("/page/live.js", SCRIPT, include_str!("page/live.js")),
     ("/page/talk.js", SCRIPT, include_str!("page/talk.js")),
     ("/page/view.js", SCRIPT, include_str!("page/view.js")),
     ("/page/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),

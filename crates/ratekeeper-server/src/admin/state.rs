@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ratekeeper_core::Policy;
 use serde::Serialize;
 
-use super::{Admin, overrides, switch};
+use super::{Admin, overrides, recent, switch};
 use crate::{
     engine::Resolution,
     rulebook::PolicyCounts,
@@ -31,6 +31,8 @@ pub(super) struct StateView {
     overrides: Vec<overrides::OverrideView>,
     store: StoreState,
     top_denied: Vec<Denied>,
+    /// The latest first.
+    recent_refusals: Vec<recent::RefusalView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,6 +139,7 @@ impl Admin {
             switches: switch::view(engine),
             overrides: overrides::list(engine),
             store: store_state(&StoreHealth::of(engine.store()), readiness.store_answers),
+            recent_refusals: recent::refusals(engine, RECENT),
             top_denied: telemetry
                 .top_denied
                 .top(TOP)
@@ -209,3 +212,5 @@ fn store_state(health: &StoreHealth, answers: bool) -> StoreState {
 
 /// Denied keys in the reply.
 const TOP: usize = 20;
+/// Recent refusals in the reply.
+const RECENT: usize = 20;

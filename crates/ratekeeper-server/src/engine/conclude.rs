@@ -9,7 +9,10 @@ use super::{
     Answer, Engine, Resolution, SubjectAnswer,
     resolve::{Resolved, Target},
 };
-use crate::{request::Request, telemetry::Denial};
+use crate::{
+    request::Request,
+    telemetry::{DecisionRecord, Denial},
+};
 
 impl Resolved<'_> {
     /// The answer to a request. Takes update the metrics and the list of most denied keys.
@@ -28,8 +31,10 @@ impl Resolved<'_> {
             if is_take && answer.resolution == Resolution::RefusedAlways && answer.over_limit {
                 let policy = answer.ban.as_ref().map_or("", |ban| &ban.policy);
                 let denial = if answer.is_shadowed() { Denial::Shadow } else { Denial::Banned };
-                engine.telemetry().top_denied.note(denial, request.domain, policy, &answer.key);
                 let rule = answer.ban.as_ref().map_or("", |ban| &ban.rule);
+                let names = [request.domain, policy, rule];
+                let at = decision.as_ref().map_or_else(|| engine.store_time(), |decision| decision.decided_at);
+                engine.telemetry().record_ban(denial, names, &answer.key, answer.cost, at);
                 let source = Resolution::RefusedAlways.name();
                 engine.telemetry().refused_always([request.domain, policy, rule], source, answer.is_shadowed());
             }
@@ -55,10 +60,10 @@ impl Resolved<'_> {
                     verdict = decision.verdict;
                 }
                 target.entry.meters.count(rules, decision, verdict);
-                if let Some(denial) = denial(rules, verdict) {
-                    let policy = &target.entry.policy;
-                    engine.telemetry().top_denied.note(denial, policy.domain(), policy.name(), &target.key);
-                }
+                let (policy, denial) = (&*target.entry.policy, denial(rules, verdict));
+                let (key, cost) = (&*target.key, target.cost);
+                let record = DecisionRecord { policy, key, cost, rules, decision, verdict, denial };
+                engine.telemetry().record(&target.entry.meters, record);
             }
         }
         answer

@@ -14,11 +14,11 @@ use ratekeeper_core::{LeaseId, Timestamp};
 /// When leases were granted, by id.
 #[derive(Debug, Default)]
 pub(super) struct GrantedLeases {
-    slots: OnceLock<Box<[Mutex<Slot>]>>,
+    slots: OnceLock<Box<[Mutex<LeaseSlot>]>>,
 }
 
 /// A lease and the time it began; `None` if it was released.
-type Slot = Option<(LeaseId, Timestamp)>;
+type LeaseSlot = Option<(LeaseId, Timestamp)>;
 
 impl GrantedLeases {
     /// Notes a lease that begins at this time.

@@ -10,7 +10,7 @@ use super::{Engine, Resolution, Throttle};
 use crate::{
     request::{RequestError, check_cost, check_length},
     rulebook::PolicyEntry,
-    telemetry::{DecisionAttributes, Denial},
+    telemetry::{DecisionAttributes, DecisionRecord, Denial},
 };
 
 impl Engine {
@@ -57,10 +57,10 @@ impl Engine {
     /// Updates metrics and traces. Allows the request if the switch for shadow mode of all rules is on.
     #[inline]
     fn conclude_throttle(&self, entry: &PolicyEntry, key: &str, mut decision: Decision, cost: u64) -> Decision {
+        let mut denial = None;
         if !decision.is_allowed() {
-            let (policy, shadow) = (&entry.policy, self.inner.book.load().switches().everything_shadow);
-            let denial = if shadow { Denial::Shadow } else { Denial::Refused };
-            self.inner.telemetry.top_denied.note(denial, policy.domain(), policy.name(), key);
+            let shadow = self.inner.book.load().switches().everything_shadow;
+            denial = Some(if shadow { Denial::Shadow } else { Denial::Refused });
             if shadow {
                 let rules = decision.rules.iter().map(|rule| rule.with_shadow(true));
                 decision.rules = RuleDecisions::collect(rules.collect::<Vec<_>>());
@@ -68,6 +68,16 @@ impl Engine {
             }
         }
         entry.meters.count(&decision.rules, &decision, decision.verdict);
+        let record = DecisionRecord {
+            policy: &entry.policy,
+            key,
+            cost,
+            rules: &decision.rules,
+            decision: &decision,
+            verdict: decision.verdict,
+            denial,
+        };
+        self.inner.telemetry.record(&entry.meters, record);
         self.inner.telemetry.traces().set_decision(|| DecisionAttributes {
             domain: Some(entry.policy.domain()),
             policy: Some(entry.policy.name()),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fmt,
+    fmt, io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,10 +20,12 @@ use ratekeeper_core::{Policy, Verdict};
 
 use super::{
     AdminMetrics, TopDenied, TraceConfig, TraceError, Traces,
+    decision_log::{DecisionLog, DecisionLogConfig},
     labels::{BuildLabels, ClosureLabels, DecisionLabels, OutcomeLabels, ReasonLabels, RuleLabels, Wire, WireLabels},
     limits::Limits,
     policy_meters::{PolicyMeters, Totals},
     process::ProcessCollector,
+    recent::{LISTS, RecentRefusals},
     store::StoreCollector,
 };
 use crate::{build_info, wiring::AnyStore};
@@ -68,6 +70,11 @@ pub struct Telemetry {
     pub(crate) admin_metrics: AdminMetrics,
     /// The keys that are denied most.
     pub top_denied: TopDenied,
+    /// The latest refusals.
+    pub recent_refusals: RecentRefusals,
+    /// Lists of recent callers that may still be created.
+    caller_lists: Arc<AtomicUsize>,
+    pub(super) decision_log: Option<DecisionLog>,
     traces: Traces,
     reported_domains: Mutex<HashSet<Box<str>>>,
     /// Meters of inline limits, by domain. The engine bounds their number.
@@ -119,6 +126,9 @@ impl Default for Telemetry {
             ),
             admin_metrics: AdminMetrics::new(all),
             top_denied: TopDenied::new(TOP_DENIED_ENTRIES),
+            recent_refusals: RecentRefusals::default(),
+            caller_lists: Arc::new(AtomicUsize::new(LISTS)),
+            decision_log: None,
             traces: Traces::default(),
             reported_domains: Mutex::default(),
             inline: Mutex::default(),
@@ -158,7 +168,7 @@ impl Telemetry {
     }
 
     fn meters(&self, policy: &Policy) -> PolicyMeters {
-        PolicyMeters::new(policy, self.decisions.clone(), self.shadow_denials.clone())
+        PolicyMeters::new(policy, self.decisions.clone(), self.shadow_denials.clone(), Arc::clone(&self.caller_lists))
     }
 
     /// The counter handles of an inline limit. All inline limits of a domain share one set under [`INLINE_POLICY`], so
@@ -269,6 +279,22 @@ impl Telemetry {
     pub(crate) fn trace_to(&mut self, config: &TraceConfig) -> Result<(), TraceError> {
         self.traces = Traces::start(config, &mut self.registry)?;
         Ok(())
+    }
+
+    /// Starts the decision log.
+    pub(crate) fn log_decisions(&mut self, config: &DecisionLogConfig) -> io::Result<()> {
+        let lines = registered(&mut self.registry, "decision_log_lines", "Lines of the decision log");
+        let help = "Lines that the decision log has dropped, by reason";
+        let dropped = registered(&mut self.registry, "decision_log_dropped", help);
+        self.decision_log = Some(DecisionLog::start(config, lines, dropped)?);
+        Ok(())
+    }
+
+    /// Writes what the decision log has queued, and ends it.
+    pub(crate) fn finish_decision_log(&self) {
+        if let Some(log) = &self.decision_log {
+            log.finish();
+        }
     }
 
     /// Adds the metrics of this store, which may use so many bytes for keys.

@@ -6,14 +6,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
 };
 
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use ratekeeper_core::{Decision, Policy, RuleDecision, Source, Verdict};
 use ratekeeper_http::HoldTimes;
 
-use super::labels::{DecisionLabels, RuleLabels};
+use super::{
+    labels::{DecisionLabels, RuleLabels},
+    recent::{RecentCaller, RecentCallers},
+};
 
 /// The counters of one policy. Clones share them.
 #[derive(Clone)]
@@ -39,6 +42,7 @@ struct Meters {
     /// By rule.
     shadows: Box<[OnceLock<Counter>]>,
     hold_times: HoldTimes,
+    callers: RecentCallers,
 }
 
 impl PolicyMeters {
@@ -47,6 +51,7 @@ impl PolicyMeters {
         policy: &Policy,
         decisions: Family<DecisionLabels, Counter>,
         shadow_denials: Family<RuleLabels, Counter>,
+        caller_lists: Arc<AtomicUsize>,
     ) -> Self {
         let rules: Vec<String> = policy.rules().iter().map(|rule| rule.name().to_owned()).collect();
         let cells = (0..(rules.len() + 1) * VERDICTS * SOURCES).map(|_| OnceLock::new()).collect();
@@ -61,6 +66,7 @@ impl PolicyMeters {
             cells,
             shadows,
             hold_times: HoldTimes::default(),
+            callers: RecentCallers::new(caller_lists),
         }))
     }
 
@@ -95,6 +101,16 @@ impl PolicyMeters {
                 cell.get_or_init(|| meters.shadow_counter(index)).inc();
             }
         }
+    }
+
+    /// The latest keys of the policy.
+    pub(super) fn callers(&self) -> &RecentCallers {
+        &self.0.callers
+    }
+
+    /// The latest keys of the policy, the latest first.
+    pub(crate) fn recent_callers(&self) -> Vec<RecentCaller> {
+        self.0.callers.list()
     }
 
     /// The hold times of leases that this process has granted and released.
@@ -166,7 +182,7 @@ impl fmt::Debug for PolicyMeters {
 /// Index of the enforced rule that determines the verdict: the least `remaining` for allow, the longest `retry_after`
 /// for deny, the first that returns never for never.
 #[inline]
-fn deciding_rule(rules: &[RuleDecision], verdict: Verdict) -> Option<usize> {
+pub(super) fn deciding_rule(rules: &[RuleDecision], verdict: Verdict) -> Option<usize> {
     let enforcing = || rules.iter().enumerate().filter(|(_, rule)| !rule.shadow);
     let index = |(index, _): (usize, &RuleDecision)| index;
     match verdict {

@@ -91,7 +91,8 @@ impl TopDenied {
     }
 }
 
-fn cut(key: &str) -> &str {
+/// The first bytes of a key, for lists that keep few.
+pub(super) fn cut(key: &str) -> &str {
     let mut end = key.len().min(MAX_SHOWN_BYTES);
     while !key.is_char_boundary(end) {
         end -= 1;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratekeeper_server::telemetry::DecisionLogConfig;
 use ratekeeper_testkit::servers::wait_until;
 use serde_json::{Value, json};
 
@@ -304,4 +305,116 @@ fn unknown_paths_and_methods_are_refused_with_a_remedy() {
     fixture.admin_get("/nowhere").is_problem(404, "no resource at /nowhere");
     fixture.admin_send("POST", "/metrics", "").is_problem(405, "use GET");
     fixture.admin_send("PUT", "/api/overrides", "").is_problem(405, "POST, DELETE");
+}
+
+/// The text has the words of `ratekeeper explain`; nothing is charged, and time alone changes the answer.
+#[test]
+fn the_next_request_of_a_key_is_explained_without_charging_it() {
+    let fixture = Fixture::new();
+    let explain = |body: &str| fixture.admin_send("POST", "/api/explain", body);
+    for _ in 0..2 {
+        let fresh = explain(r#"{"key":"u"}"#).json();
+        assert_eq!(fresh["subjects"][0]["remaining"], 2, "one is taken in the explanation alone: {fresh}");
+    }
+    spend(&fixture);
+    let reply = explain(r#"{"domain":"api","key":"u","cost":2}"#);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let view = reply.json();
+    let text = view["text"].as_str().unwrap();
+    for part in [
+        "domain \"api\", policy \"per-key\", at ",
+        "ms: key \"u\" asks for 2\nDenied by rule few. The same request passes in ",
+        "\n\nrule few (token_bucket 3 per 1h, burst 3): deny\n  one permit is ",
+        "  so this rule admits 2 in ",
+        "  afterwards 0 of 3 would pass at once; the key is in its initial state in ",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let subject = &view["subjects"][0];
+    assert_eq!((&subject["verdict"], &subject["policy"]), (&json!("deny"), &json!("per-key")));
+    assert_eq!(subject["rules"][0]["retry_after_us"], subject["retry_after_us"]);
+
+    // Every kind of state.
+    let descriptor = |entry: &str| format!(r#"{{"domain":"api","descriptor":{{{entry}}}}}"#);
+    fixture.check(&descriptor(r#""job":"j""#));
+    fixture.check(&descriptor(r#""user":"7""#));
+    let places = explain(&descriptor(r#""job":"j""#)).json();
+    assert!(places["text"].as_str().unwrap().contains("before: 1 used, in 1 lease"), "{places}");
+    let windows = explain(&descriptor(r#""user":"7""#)).json();
+    assert!(windows["text"].as_str().unwrap().contains("2 of 10 used before"), "{windows}");
+    assert!(
+        windows["text"].as_str().unwrap().contains("rule watched (sliding_log 1 per 1h, shadow): never; not enforced")
+    );
+
+    let unmatched = explain(&descriptor(r#""colour":"red""#)).json();
+    assert_eq!(unmatched["text"], "domain \"api\": no policy matches; the request is allowed.\n");
+    for (body, part) in [
+        ("{}", "give a key or a descriptor"),
+        (r#"{"key":"u","descriptor":{"a":"b"}}"#, "and not both"),
+        (r#"{"kay":"u"}"#, "unknown field"),
+        (r#"{"key":""}"#, "the key is empty"),
+    ] {
+        let refused = explain(body);
+        assert!(refused.status == 400 && refused.body.contains(part), "{body}: {refused:?}");
+    }
+    assert_eq!(fixture.admin_get("/api/explain").status, 405);
+    assert_eq!(fixture.post("/api/explain", r#"{"key":"u"}"#).status, 404, "not on the data port");
+}
+
+#[test]
+fn an_override_and_a_switch_are_explained() {
+    let fixture = Fixture::new();
+    let put = r#"{"domain":"api","policy":"per-key","key":"vip","rules":[{"name":"wide","algorithm":"sliding_counter","limit":500,"per":"1m"}]}"#;
+    assert_eq!(fixture.admin_send("POST", "/api/overrides", put).status, 200);
+    let view = fixture.admin_send("POST", "/api/explain", r#"{"key":"vip"}"#).json();
+    assert!(
+        view["text"].as_str().unwrap().contains("rule wide (sliding_counter 500 per 1m in 10 buckets): allow"),
+        "{view}"
+    );
+    assert_eq!(fixture.admin_send("POST", "/api/switches", r#"{"set":"off"}"#).status, 200);
+    let off = fixture.admin_send("POST", "/api/explain", r#"{"key":"vip"}"#).json();
+    assert_eq!(off["text"], "domain \"api\": a switch turns all limits off; the request is allowed.\n");
+}
+
+#[test]
+fn recent_callers_and_refusals_are_listed_with_their_reasons() {
+    let fixture = Fixture::new();
+    spend(&fixture);
+    fixture.check(r#"{"domain":"api","descriptor":{"job":"j"}}"#);
+    let recent = fixture.admin_get("/api/recent").json();
+    let refusal = &recent["refusals"][0];
+    assert_eq!(recent["refusals"].as_array().unwrap().len(), 1);
+    let fields = ["domain", "policy", "rule", "key", "kind", "verdict", "source"].map(|field| &refusal[field]);
+    assert_eq!(fields, ["api", "per-key", "few", "u", "refused", "deny", "store"]);
+    let reason = refusal["reason"].as_str().unwrap();
+    assert!(reason.starts_with("rule few: 0 of 3 left for a cost of 1, passes in "), "{reason}");
+    assert!(refusal["retry_after_us"].as_u64().unwrap() > 0);
+    let callers: Vec<_> =
+        recent["callers"].as_array().unwrap().iter().map(|one| (&one["policy"], &one["keys"][0]["key"])).collect();
+    assert_eq!(callers, [(&json!("per-key"), &json!("u")), (&json!("places"), &json!("j"))]);
+    assert_eq!(fixture.admin_get("/api/state").json()["recent_refusals"][0]["key"], "u");
+    assert_eq!(fixture.admin_send("POST", "/api/recent", "{}").status, 405);
+    assert_eq!(fixture.get("/api/recent", &[]).status, 404, "not on the data port");
+}
+
+/// Refusals are logged, admissions by their share; a line that exceeds the rate is counted.
+#[test]
+fn decisions_are_logged_as_json_lines() {
+    let fixture = Fixture::start(|folder, config| {
+        config.decision_log =
+            Some(DecisionLogConfig { file: folder.path().join("decisions.jsonl"), sample: 1.0, per_second: 1_000 });
+    });
+    spend(&fixture);
+    wait_until("four lines are written", Duration::from_secs(30), || {
+        std::fs::read_to_string(fixture.path("decisions.jsonl")).is_ok_and(|text| text.lines().count() == 4)
+    });
+    let text = std::fs::read_to_string(fixture.path("decisions.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts: Vec<_> = lines.iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["allow", "allow", "allow", "deny"]);
+    assert_eq!(
+        (&lines[3]["denial"], &lines[3]["rule"], &lines[3]["key"]),
+        (&json!("refused"), &json!("few"), &json!("u"))
+    );
+    assert_eq!(fixture.metric("ratekeeper_decision_log_lines_total"), Some(4.0));
 }

@@ -7,6 +7,7 @@ use ratekeeper_http::ClientAddress;
 use ratekeeper_server::{
     config::{AllowedHosts, AuthConfig, Bounds, ServerConfig},
     security::{RequiredSecret, Secret, TlsFiles},
+    telemetry::DecisionLogConfig,
     wiring::{StorageSettings, WhenFull},
 };
 
@@ -84,6 +85,11 @@ impl ServeArgs {
             envoy_counts_refused: !(self.envoy_all_or_none || stop_counting_refused()?),
             stop_delay: seconds(self.stop_delay),
             traces: traces::wanted(self),
+            decision_log: self.decision_log.clone().map(|file| DecisionLogConfig {
+                file,
+                sample: self.decision_log_sample,
+                per_second: self.decision_log_rate,
+            }),
             ..ServerConfig::default()
         })
     }

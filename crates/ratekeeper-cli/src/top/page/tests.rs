@@ -51,3 +51,25 @@ fn an_older_server_is_shown_without_sources() {
     let old: State = serde_json::from_value(old).unwrap();
     assert_eq!(of(&old, None, None).lines().nth(1), Some(""));
 }
+
+#[test]
+fn recent_refusals_have_their_reasons_and_untrusted_keys_are_escaped() {
+    let mut refused = state(10.0, "memory", &json!({}), &Value::Null);
+    refused.recent_refusals = serde_json::from_value(json!([
+        { "seconds_ago": 0.25, "domain": "api", "policy": "per-user", "rule": "few", "key": "42", "kind": "refused",
+          "reason": "rule few: 0 of 3 left for a cost of 1, passes in 20m" },
+        { "seconds_ago": 61.0, "domain": "api", "policy": "per-user", "rule": "few", "key": "a\u{1b}[2J", "kind": "shadow",
+          "reason": "rule few: a cost of 9, and 3 is the most at once" },
+    ]))
+    .unwrap();
+    let page = of(&refused, None, None);
+    let lines: Vec<&str> = page.lines().rev().take(3).collect();
+    assert_eq!(
+        lines,
+        [
+            " 61.0 s ago a\\u{1b}[2J api/per-user would refuse: rule few: a cost of 9, and 3 is the most at once",
+            "  0.2 s ago 42          api/per-user rule few: 0 of 3 left for a cost of 1, passes in 20m",
+            "  refused key         policy       reason",
+        ]
+    );
+}

@@ -1,6 +1,7 @@
 // Dashboard: polls /api/state once a second and renders it.
 
 import { add, clear, rate } from "./chart.js";
+import { showCallers, showDomains, showRefusals } from "./live.js";
 import { askOverride, call, confirmed, say } from "./talk.js";
 import { $, button, bytes, count, element, facts, put, row, rows, span, visible } from "./view.js";
 
@@ -202,6 +203,8 @@ function show() {
   }
   showSources(seconds);
   showTop();
+  showRefusals(state.recent_refusals);
+  showDomains(state.rules.domains);
   showSwitches();
   showFacts();
   showAlerts(null);
@@ -214,6 +217,7 @@ async function look() {
     if (!state || Math.abs(fresh.uptime_seconds - state.uptime_seconds) > .5) before = state;
     state = fresh;
     show();
+    await showCallers();
   } catch (error) {
     showAlerts(error.message);
   }

@@ -5,7 +5,7 @@ use ratekeeper_core::{
     algorithm::{Algorithm, AnyAlgorithm, AutoBlock, Bucket, Counter, Meter, State, Stepwise, Window},
 };
 
-use crate::report;
+use super::text as report;
 
 /// The arithmetic of one rule for one request, as lines of text.
 pub(super) fn lines(rule: &ReadyRule, before: &State, cost: u64, now: Timestamp) -> Vec<String> {
