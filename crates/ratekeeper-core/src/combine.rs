@@ -79,7 +79,8 @@ impl Decision {
             (None, _) => (Verdict::Allow { wait: self.verdict.wait() }, least_remaining(rules)),
         };
         let rules = RuleDecisions::collect(rules.iter().copied());
-        Some(Self { verdict, decided_by, rules, source: self.source, decided_at: self.decided_at, lease: self.lease })
+        let Self { source, decided_at, lease, granted, .. } = *self;
+        Some(Self { verdict, decided_by, rules, source, decided_at, lease, granted })
     }
 }
 
