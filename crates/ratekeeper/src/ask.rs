@@ -102,7 +102,7 @@ impl<S: Immediate> Limiter<S> {
         let verb = Verb::Take(self.take(slot, Take::now()));
         let decided = self.shared.store.decide_now_with(&[Ask::new(&slot.handle, key).cost(cost)], &verb, &terms);
         if let Some(observer) = &self.shared.observer {
-            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, decided.as_ref());
         }
         Ok(decided?)
     }

@@ -146,7 +146,7 @@ impl<S: Store> Limiter<S> {
         }
         let decided = self.shared.store.decide_with(&[Ask::new(&slot.handle, key).cost(cost)], verb, terms).await;
         if let Some(observer) = &self.shared.observer {
-            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, &decided);
+            observer.decided(&self.shared.store, &slot.name, (key, cost), &verb, decided.as_ref());
         }
         decided
     }
