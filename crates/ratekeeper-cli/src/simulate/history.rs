@@ -127,7 +127,7 @@ const MAX_KEY_BYTES_TOTAL: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::Take;
+    use ratekeeper_core::{Take, Terms};
 
     use super::*;
 
