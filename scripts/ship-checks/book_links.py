@@ -1,6 +1,7 @@
 """Links of the book.
 
-    book_links.py check        every page is in docs/SUMMARY.md, and every relative link and anchor of docs exists
+    book_links.py check        every page is in docs/SUMMARY.md, and every relative link and anchor of docs exists;
+                               with RATEKEEPER_RENEW=1 missing pages are added to the summary
     book_links.py supports X   mdBook asks whether this preprocessor supports a renderer
     book_links.py              a preprocessor for mdBook: links that leave docs/ lead to the repository
 """
@@ -57,6 +58,20 @@ def anchors(text: str) -> set[str]:
     return found
 
 
+def with_missing(texts: dict[str, str]) -> str:
+    """The summary with the pages that it lacks: decisions at their place, others at the end of the guides."""
+    lines = texts["SUMMARY.md"].rstrip("\n").split("\n")
+    for page in sorted(texts):
+        if page == "SUMMARY.md" or any(f"]({page})" in line for line in lines):
+            continue
+        title = texts[page].split("\n", 1)[0].strip("# ")
+        if page.startswith("decisions/"):
+            lines.append(f"  - [{title}]({page})")
+        else:
+            lines.insert(lines.index("# Reference") - 1, f"- [{title}]({page})")
+    return "\n".join(lines) + "\n"
+
+
 def check() -> None:
     pages = sorted(
         os.path.relpath(os.path.join(directory, name), os.path.join(ROOT, "docs"))
@@ -65,11 +80,15 @@ def check() -> None:
         if name.endswith(".md")
     )
     texts = {page: open(os.path.join(ROOT, "docs", page), encoding="utf-8").read() for page in pages}
+    if os.environ.get("RATEKEEPER_RENEW"):
+        texts["SUMMARY.md"] = with_missing(texts)
+        with open(os.path.join(ROOT, "docs/SUMMARY.md"), "w", encoding="utf-8") as summary:
+            summary.write(texts["SUMMARY.md"])
     problems = []
     listed = set(re.findall(r"\]\(([^)]+)\)", texts["SUMMARY.md"]))
     for page in pages:
         if page != "SUMMARY.md" and page not in listed:
-            problems.append(f"docs/SUMMARY.md does not have {page}")
+            problems.append(f"docs/SUMMARY.md does not have {page}; RATEKEEPER_RENEW=1 adds it")
         for target in (found[2] for found in LINK.finditer(FENCE.sub("", texts[page]))):
             if "://" in target or target.startswith("mailto:"):
                 continue
