@@ -19,11 +19,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 
-use self::{
-    stored::decisions_of_store,
-    vector::{Vector, VectorClock},
-    wire::Wire,
-};
+use self::{stored::decisions_of_store, vector::VectorClock, wire::Wire};
 use crate::{
     report::{CommandResult, Failure},
     simulate::StoreChoice,
