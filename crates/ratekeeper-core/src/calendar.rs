@@ -1,7 +1,7 @@
 //! Calendar arithmetic: days, weeks and months at a fixed offset from UTC.
 //!
-//! An offset, not a time zone: the rules of a zone change, and two nodes could disagree about a window. Periods are
-//! numbered, so that "three months later" is an addition.
+//! Periods are numbered, so that "three months later" is an addition. Time zones, other first days and years are those
+//! of [`LocalCalendar`](crate::LocalCalendar).
 
 use std::fmt;
 
@@ -16,6 +16,8 @@ pub enum CalendarUnit {
     Week,
     /// The first of a month to the first of the next.
     Month,
+    /// The first of January to the first of the next.
+    Year,
 }
 
 /// How far local clocks are ahead of UTC, in whole minutes.
@@ -75,6 +77,7 @@ impl Calendar {
             CalendarUnit::Day => day,
             CalendarUnit::Week => (day + THURSDAY).div_euclid(7),
             CalendarUnit::Month => month_of(day),
+            CalendarUnit::Year => month_of(day).div_euclid(12),
         }
     }
 
@@ -84,6 +87,7 @@ impl Calendar {
             CalendarUnit::Day => index,
             CalendarUnit::Week => index * 7 - THURSDAY,
             CalendarUnit::Month => first_day_of(index),
+            CalendarUnit::Year => first_day_of(index * 12),
         };
         let start = day * DAY - self.offset.micros();
         Timestamp::from_micros(u64::try_from(start).unwrap_or(0))
@@ -95,6 +99,7 @@ impl Calendar {
             CalendarUnit::Day => Span::DAY,
             CalendarUnit::Week => Span::WEEK,
             CalendarUnit::Month => Span::from_micros(28 * Span::DAY.as_micros()),
+            CalendarUnit::Year => Span::from_micros(365 * Span::DAY.as_micros()),
         }
     }
 }
@@ -103,7 +108,7 @@ impl Calendar {
 ///
 /// Years are taken to begin in March, so that the leap day is the last of its year and months fall into a pattern of
 /// 153 days every five; this is the usual way to compute a proleptic Gregorian date without a table.
-fn month_of(day: i64) -> i64 {
+pub(crate) fn month_of(day: i64) -> i64 {
     let day = day + DAYS_TO_EPOCH;
     let era = day.div_euclid(DAYS_PER_ERA);
     let day_of_era = day.rem_euclid(DAYS_PER_ERA);
@@ -114,7 +119,7 @@ fn month_of(day: i64) -> i64 {
 }
 
 /// The inverse: the first day, counted from the epoch, of a month counted from year 0.
-fn first_day_of(month: i64) -> i64 {
+pub(crate) fn first_day_of(month: i64) -> i64 {
     let from_march = month - 2;
     let year = from_march.div_euclid(12);
     let month_from_march = from_march.rem_euclid(12);
@@ -126,7 +131,7 @@ fn first_day_of(month: i64) -> i64 {
 }
 
 /// Instants stay below 2^53, so this never saturates in practice.
-fn as_i64(at: Timestamp) -> i64 {
+pub(crate) fn as_i64(at: Timestamp) -> i64 {
     i64::try_from(at.as_micros()).unwrap_or(i64::MAX)
 }
 

@@ -1,7 +1,7 @@
 //! Which policies can be prepaid, and how often their holders call.
 
 use crate::{
-    algorithm::{Algorithm, AnyAlgorithm},
+    algorithm::{Algorithm, AnyAlgorithm, Schedule},
     policy::Policy,
     speed::{MIN_TURN, Prepaid, Speed},
     time::Span,
@@ -14,6 +14,9 @@ impl Policy {
             let reason = match rule.algorithm() {
                 AnyAlgorithm::Leases(_) => "a concurrency rule has leases, not permits",
                 AnyAlgorithm::Bucket(bucket) if bucket.is_shaped() => "a shaped rule spaces its requests",
+                AnyAlgorithm::Window(window) if matches!(window.schedule(), Schedule::Local(_)) => {
+                    "windows of a time zone are sent with each call"
+                }
                 AnyAlgorithm::AutoBlock(_) => "denials have to reach the store to be counted",
                 _ if rule.counts_refused() => "refused requests have to reach the store to be counted",
                 _ => return None,

@@ -22,6 +22,8 @@ pub enum Period {
     Span(Span),
     /// A calendar month; only for fixed windows aligned to the calendar.
     Month,
+    /// A calendar year; only for fixed windows aligned to the calendar.
+    Year,
 }
 
 /// Constructors
@@ -54,6 +56,11 @@ impl Quota {
     /// `limit` permits every calendar month, for fixed windows aligned to the calendar.
     pub const fn per_month(limit: u64) -> Self {
         Self { limit, per: Period::Month, burst: None }
+    }
+
+    /// `limit` permits every calendar year, for fixed windows aligned to the calendar.
+    pub const fn per_year(limit: u64) -> Self {
+        Self { limit, per: Period::Year, burst: None }
     }
 
     /// `limit` permits every `period`.
@@ -121,6 +128,7 @@ impl fmt::Display for Period {
         match self {
             Self::Span(span) => span.fmt(f),
             Self::Month => f.write_str("1mo"),
+            Self::Year => f.write_str("1y"),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use compile::check_name;
 
 use std::time::Duration;
 
-use crate::{calendar::UtcOffset, quota::Quota, time::Span};
+use crate::{calendar::UtcOffset, local_calendar::LocalCalendar, quota::Quota, time::Span};
 
 /// The description of one limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -116,8 +116,10 @@ pub enum Align {
     Epoch,
     /// With a key's first admitted request.
     FirstRequest,
-    /// With the calendar day, week or month, in a stated offset.
+    /// With the calendar day, week, month or year, in a stated offset.
     Calendar(UtcOffset),
+    /// With the calendar of a place: its time zone, first weekday and first day of months.
+    Local(LocalCalendar),
 }
 
 /// What a rule decides when its store cannot.

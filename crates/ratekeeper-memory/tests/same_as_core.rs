@@ -82,7 +82,7 @@ impl Walk {
             let policy = any_policy(&mut random, &format!("policy {index}"));
             spans.extend(policy.rules().iter().filter_map(|rule| match rule.rule().quota().period() {
                 ratekeeper_core::Period::Span(span) => Some(span.as_micros()),
-                ratekeeper_core::Period::Month => None,
+                _ => None,
             }));
             let installed = bench.install(policy.name(), policy.rules().iter().map(|ready| ready.rule().clone()));
             policies.push((policy, installed));

@@ -13,7 +13,10 @@
 
 use std::fmt::Write;
 
-use ratekeeper_core::{AlgorithmSpec, Align, OnStoreFailure, Period, Policy, Quota, Refill, Rule, Span, UtcOffset};
+use ratekeeper_core::{
+    AlgorithmSpec, Align, LocalCalendar, OnStoreFailure, Period, Policy, Quota, Refill, Rule, Span, UtcOffset, Weekday,
+    Zone,
+};
 use sha2::{Digest, Sha256};
 
 /// A policy's rules as text.
@@ -28,6 +31,10 @@ pub(crate) fn definition(policy: &Policy) -> String {
             AlgorithmSpec::FixedWindow { align: Align::Epoch } => "epoch".to_owned(),
             AlgorithmSpec::FixedWindow { align: Align::FirstRequest } => "first_request".to_owned(),
             AlgorithmSpec::FixedWindow { align: Align::Calendar(offset) } => offset.as_minutes().to_string(),
+            AlgorithmSpec::FixedWindow { align: Align::Local(calendar) } => {
+                let (week, month) = (calendar.first_weekday() as u8, calendar.first_month_day());
+                format!("local:{week}:{month}:{}", calendar.zone())
+            }
             AlgorithmSpec::SlidingCounter { buckets } => buckets.to_string(),
             AlgorithmSpec::AutoBlock { block, grow, at_most } => {
                 format!("{}:{grow}:{}", block.as_micros(), at_most.as_micros())
@@ -38,6 +45,7 @@ pub(crate) fn definition(policy: &Policy) -> String {
         let per = match quota.period() {
             Period::Span(span) => span.as_micros().to_string(),
             Period::Month => MONTH.to_owned(),
+            Period::Year => YEAR.to_owned(),
         };
         let burst = if quota.names_burst() { quota.burst_or_limit().to_string() } else { NONE.to_owned() };
         let algorithm = rule.algorithm().name();
@@ -59,6 +67,7 @@ fn read_rule(line: &str) -> Option<Rule> {
     let (per, burst, name) = (words.next()?, words.next()?, words.next()?);
     let (mut quota, per) = match per {
         MONTH => (Quota::per_month(limit), Span::ZERO),
+        YEAR => (Quota::per_year(limit), Span::ZERO),
         span => {
             let span = Span::from_micros(span.parse().ok()?);
             (Quota::per_micros(limit, span), span)
@@ -73,6 +82,13 @@ fn read_rule(line: &str) -> Option<Rule> {
         ("leaky_bucket", variant) => AlgorithmSpec::LeakyBucket { shaped: variant == "shaped" },
         ("fixed_window", "epoch") => AlgorithmSpec::FixedWindow { align: Align::Epoch },
         ("fixed_window", "first_request") => AlgorithmSpec::FixedWindow { align: Align::FirstRequest },
+        ("fixed_window", variant) if variant.starts_with("local:") => {
+            let mut parts = variant.splitn(4, ':').skip(1);
+            let (week, month) = (parts.next()?.parse::<usize>().ok()?, parts.next()?.parse().ok()?);
+            let calendar = LocalCalendar::new(Zone::named(parts.next()?)?);
+            let calendar = calendar.week_start(*Weekday::ALL.get(week)?).month_day(month);
+            AlgorithmSpec::FixedWindow { align: Align::Local(calendar) }
+        }
         ("fixed_window", minutes) => {
             AlgorithmSpec::FixedWindow { align: Align::Calendar(UtcOffset::minutes(minutes.parse().ok()?)) }
         }
@@ -103,6 +119,7 @@ pub(crate) fn fingerprint(definition: &str) -> u64 {
 
 const NONE: &str = "-";
 const MONTH: &str = "month";
+const YEAR: &str = "year";
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +130,8 @@ mod tests {
     fn every_definition_can_be_parsed() {
         let mut random = Random::new(7);
         for _ in 0..2_000 {
-            let kinds: Vec<Kind> = (0..random.between(1, 4)).map(|_| random.pick(&Kind::ALL)).collect();
+            let kinds: Vec<Kind> =
+                (0..random.between(1, 4)).map(|_| random.pick(&Kind::ALL)).chain([Kind::Local]).collect();
             let rules = kinds.iter().enumerate().map(|(index, kind)| random.rule(&format!("rule no {index}"), *kind));
             let policy = Policy::new("p", rules.collect::<Vec<_>>()).unwrap();
             let text = definition(&policy);

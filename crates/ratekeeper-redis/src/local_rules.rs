@@ -37,6 +37,7 @@ pub(crate) fn share(rule: &Rule, nodes: u64) -> Rule {
     let mut shared = match quota.period() {
         Period::Span(span) => Quota::per_micros(part(quota.limit()), span),
         Period::Month => Quota::per_month(part(quota.limit())),
+        Period::Year => Quota::per_year(part(quota.limit())),
     };
     if quota.names_burst() {
         shared = shared.burst(part(quota.burst_or_limit()));

@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     RepeatedUnread,
     /// A commit or a cancel of an id that is not known.
     UnknownId,
+    /// The server's time is too far from the one that the windows of a time zone were sent for. Nothing was done.
+    OtherTime(Timestamp),
     /// A reply that our scripts do not return.
     Strange,
 }
@@ -242,6 +244,7 @@ fn decided<'a>(
             let Some(subject) = subject else { return Err(None) };
             Reply::NotOurs { subject, value: rest.0.to_vec(), now }
         }
+        OTHER_TIME => Reply::OtherTime(now),
         code => read(code, now, rest).map_or(Reply::Strange, Reply::Decided),
     })
 }
@@ -258,6 +261,7 @@ const REPEATED: u64 = 8;
 const GRANTED: u64 = 9;
 /// The parts of a record before its lease, in bytes.
 const RECORD_BEFORE_LEASE: usize = 22;
+const OTHER_TIME: u64 = 10;
 
 /// A request that was admitted at once: the decision follows from the new state.
 fn from_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<Decision> {
@@ -278,7 +282,7 @@ fn from_new_state(subjects: &[Tagged<'_>], take: &Take, value: &[u8]) -> Option<
 
 /// A refused take without a wait: the Rust twin decides it again, on the same state at the same time.
 fn from_unchanged_state(subjects: &[Tagged<'_>], take: &Take, now: Timestamp, state: Reader<'_>) -> Option<Decision> {
-    let [Tagged { policy, tag, cost }] = subjects else { return None };
+    let [Tagged { policy, tag, cost, .. }] = subjects else { return None };
     let mut subject = match state.0 {
         [] => policy.fresh(),
         value => state::decode(policy, *tag, value)?.1,

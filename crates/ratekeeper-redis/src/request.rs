@@ -21,18 +21,25 @@ pub(crate) struct Tagged<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) tag: Tag,
     pub(crate) cost: u64,
+    /// The server's time, about: which windows of a time zone are sent.
+    pub(crate) now: Timestamp,
 }
 
 impl Version {
     /// The policy and its tag, for a request of cost 1.
     pub(crate) fn tagged(&self) -> Tagged<'_> {
-        Tagged { policy: &self.policy, tag: self.tag, cost: 1 }
+        Tagged { policy: &self.policy, tag: self.tag, cost: 1, now: Timestamp::EPOCH }
     }
 }
 
 impl Tagged<'_> {
     pub(crate) fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
+        self
+    }
+
+    pub(crate) fn at(mut self, now: Timestamp) -> Self {
+        self.now = now;
         self
     }
 }
@@ -251,9 +258,9 @@ impl Doubles {
     }
 
     /// The numbers of the rules, except the last of each.
-    fn first_numbers(&mut self, Tagged { policy, .. }: Tagged<'_>) {
+    fn first_numbers(&mut self, Tagged { policy, now, .. }: Tagged<'_>) {
         for rule in policy.rules() {
-            if let Some((_, numbers)) = numbers(rule).split_last() {
+            if let Some((_, numbers)) = numbers(rule, now).split_last() {
                 numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_be_bytes()));
             }
         }
@@ -272,9 +279,9 @@ impl Doubles {
     }
 
     /// The last of each, the clock tolerance, which the quick section does not read.
-    fn last_numbers(&mut self, Tagged { policy, .. }: Tagged<'_>) {
+    fn last_numbers(&mut self, Tagged { policy, now, .. }: Tagged<'_>) {
         for rule in policy.rules() {
-            if let Some(last) = numbers(rule).last() {
+            if let Some(last) = numbers(rule, now).last() {
                 self.0.extend_from_slice(&last.to_be_bytes());
             }
         }

@@ -99,4 +99,5 @@ twins! {
     logs_are_twins: Log,
     counters_are_twins: Counter,
     leases_are_twins: Concurrency,
+    windows_of_time_zones_are_twins: Local,
 }

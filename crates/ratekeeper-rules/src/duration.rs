@@ -10,6 +10,9 @@ pub fn parse(word: &str) -> Result<Period, String> {
     if word == "1mo" {
         return Ok(Period::Month);
     }
+    if word == "1y" {
+        return Ok(Period::Year);
+    }
     let mut rest = word;
     let mut total: u64 = 0;
     let mut smaller_than = u64::MAX;
@@ -53,6 +56,7 @@ pub(crate) fn format_period(period: Period) -> String {
     match period {
         Period::Span(span) => format(span),
         Period::Month => "1mo".to_owned(),
+        Period::Year => "1y".to_owned(),
     }
 }
 
@@ -88,6 +92,9 @@ fn unknown_unit(number: &str, unit: &str) -> String {
     if unit == "mo" {
         return "more than one calendar month; use 1mo, or days such as 60d".to_owned();
     }
+    if unit == "y" {
+        return "more than one calendar year; use 1y, or days such as 730d".to_owned();
+    }
     let meant = match unit.to_lowercase().as_str() {
         "sec" | "secs" | "second" | "seconds" => Some("s"),
         "min" | "mins" | "minute" | "minutes" => Some("m"),
@@ -99,7 +106,9 @@ fn unknown_unit(number: &str, unit: &str) -> String {
         _ => None,
     };
     let hint = meant.map(|unit| format!(", such as {number}{unit}")).unwrap_or_default();
-    format!("whose unit \"{unit}\" is not known; use us, ms, s, m, h, d or w{hint}, or 1mo for a calendar month")
+    format!(
+        "whose unit \"{unit}\" is not known; use us, ms, s, m, h, d or w{hint}, or 1mo for a calendar month, 1y for a year"
+    )
 }
 
 const UNITS: [(&str, u64); 7] = [
@@ -150,7 +159,8 @@ mod tests {
             ("1 h", "in one word"),
             ("s", "no span of time"),
             ("5min", "such as 5m"),
-            ("1y", "not known"),
+            ("2y", "use 1y"),
+            ("1q", "not known"),
             ("30m1h", "h comes too late"),
             ("1s1s", "too late"),
             ("2mo", "use 1mo"),

@@ -41,6 +41,10 @@ fn rules_text(rules: &[Rule]) -> String {
             AlgorithmSpec::FixedWindow { align: Align::Calendar(offset) } => {
                 format!("calendar{:+}", offset.as_minutes())
             }
+            AlgorithmSpec::FixedWindow { align: Align::Local(calendar) } => {
+                let (week, month) = (calendar.first_weekday() as u8, calendar.first_month_day());
+                format!("local:{week}:{month}:{}", calendar.zone())
+            }
             AlgorithmSpec::SlidingCounter { buckets } => buckets.to_string(),
             AlgorithmSpec::Concurrency { lease } => lease.as_micros().to_string(),
             AlgorithmSpec::AutoBlock { block, grow, at_most } => {
@@ -52,6 +56,7 @@ fn rules_text(rules: &[Rule]) -> String {
         let period = match quota.period() {
             Period::Span(span) => span.as_micros().to_string(),
             Period::Month => "month".to_owned(),
+            Period::Year => "year".to_owned(),
         };
         let flags =
             [("shadow", rule.is_shadow()), ("disabled", !rule.is_enabled()), ("count_refused", rule.counts_refused())];

@@ -12,7 +12,7 @@ mod value;
 pub(crate) use envoy::{DescriptorSpec, EnvoySpec, RateLimitSpec, TEXT_FIELDS, UnitWord};
 pub(crate) use native::{
     AlgorithmWord, AlignWord, AllotmentsSpec, BlockSpec, FailureWord, MatchModeWord, NativeSpec, OverrideSpec,
-    PolicySpec, RefillWord, RuleSpec, SpeedWord,
+    PolicySpec, RefillWord, RuleSpec, SpeedWord, WeekdayWord,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

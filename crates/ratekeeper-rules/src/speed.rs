@@ -138,6 +138,6 @@ fn check_numbers(own: &AllotmentsSpec, all: &SpeedFields, policy: Spot<'_>, repo
 fn span(word: Option<DurationWord>) -> Option<Span> {
     match word?.0 {
         Period::Span(span) => Some(span),
-        Period::Month => None,
+        Period::Month | Period::Year => None,
     }
 }

@@ -20,6 +20,7 @@ mod concurrency;
 mod fixed_window;
 mod grid;
 mod leaky_bucket;
+mod local;
 mod sliding_counter;
 mod sliding_log;
 mod stepwise;
@@ -203,7 +204,7 @@ pub fn naive(rule: &Rule) -> Box<dyn Naive> {
     let (limit, burst) = (quota.limit(), quota.burst_or_limit());
     let span = match quota.period() {
         Period::Span(span) => span.as_micros(),
-        Period::Month => 0,
+        Period::Month | Period::Year => 0,
     };
     match rule.algorithm() {
         AlgorithmSpec::TokenBucket { refill: Refill::Continuous } => {

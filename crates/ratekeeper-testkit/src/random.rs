@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AlgorithmSpec, Align, BlockAfter, Quota, Rule, Span, Take, Timestamp, UtcOffset, algorithm::AnyAlgorithm, bounds,
+    AlgorithmSpec, Align, BlockAfter, LocalCalendar, Quota, Rule, Span, Take, Timestamp, UtcOffset, Weekday, Zone,
+    algorithm::AnyAlgorithm, bounds,
 };
 
 /// A small generator: the same seed, the same numbers, on every machine. (SplitMix64.)
@@ -43,6 +44,8 @@ pub enum Kind {
     Counter,
     /// Holders at one time.
     Concurrency,
+    /// Days, weeks, months and years of a time zone.
+    Local,
 }
 
 impl Kind {
@@ -162,6 +165,18 @@ impl Random {
                 let offset = self.pick(&[0, 60, 120, -300, 330, 345, -210, 840, -720, 1080, -1080]);
                 Rule::fixed_window_aligned(name, quota, Align::Calendar(UtcOffset::minutes(offset)))
             }
+            Kind::Local => {
+                let zone = self.pick(&ZONES);
+                let zone = Zone::named(zone).unwrap_or_else(|| panic!("{zone} is a time zone"));
+                let calendar = LocalCalendar::new(zone);
+                let (quota, calendar) = match self.below(4) {
+                    0 => (Quota::per_day(limit), calendar),
+                    1 => (Quota::per_week(limit), calendar.week_start(self.pick(&Weekday::ALL))),
+                    2 => (Quota::per_month(limit), calendar.month_day(self.pick(&[1, 2, 15, 28, 29, 30, 31]))),
+                    _ => (Quota::per_year(limit), calendar),
+                };
+                Rule::fixed_window_aligned(name, quota, Align::Local(calendar))
+            }
             Kind::Log => Rule::sliding_log(name, quota),
             Kind::Counter => {
                 let buckets = self.pick(&[1, 2, 3, 7, 10, 60, 1_000]);
@@ -271,3 +286,17 @@ impl Random {
         take
     }
 }
+
+/// Zones with ordinary, half-hour and midnight transitions, with several a year, and without any.
+const ZONES: [&str; 10] = [
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Asia/Beirut",
+    "Africa/Casablanca",
+    "Asia/Kathmandu",
+    "Pacific/Chatham",
+    "America/Havana",
+    "UTC",
+];

@@ -173,6 +173,7 @@ impl RuleStats {
             (AnyAlgorithm::Leases(_) | AnyAlgorithm::AutoBlock(_), _) => Gauge::Held,
             (_, Period::Span(span)) => Gauge::Window(span),
             (_, Period::Month) => Gauge::Window(LONGEST_MONTH),
+            (_, Period::Year) => Gauge::Window(LONGEST_YEAR),
         };
         let limit = rule.rule().quota().limit();
         Self { name: rule.name().to_owned(), limit, gauge, peak: 0, peak_at: Timestamp::EPOCH, fullest: None }
@@ -206,3 +207,5 @@ impl Fullest {
 
 /// The window of a monthly rule.
 const LONGEST_MONTH: Span = Span::from_micros(31 * Span::DAY.as_micros());
+/// With a leap day, and an hour more.
+const LONGEST_YEAR: Span = Span::from_micros(366 * Span::DAY.as_micros() + Span::HOUR.as_micros());

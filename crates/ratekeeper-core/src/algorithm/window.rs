@@ -22,6 +22,7 @@ use crate::{
     bounds::{MAX_LEVEL, MAX_TIME, tolerance},
     calendar::Calendar,
     held::Held,
+    local_calendar::LocalPeriods,
     time::{Span, Timestamp},
 };
 
@@ -42,6 +43,8 @@ pub enum Schedule {
     FirstRequest(Span),
     /// With the calendar.
     Calendar(Calendar),
+    /// With the calendar of a place.
+    Local(LocalPeriods),
 }
 
 /// The count at a time, ended windows subtracted and clock guard applied.
@@ -78,6 +81,21 @@ impl Window {
         self.schedule.later(start, 1)
     }
 
+    /// For the calendar of a place: the starts of consecutive windows, the one of `now` at position
+    /// [`PRESENT_WINDOW`](Self::PRESENT_WINDOW). Scripts select from them by the server's clock.
+    pub fn starts_around(&self, now: Timestamp) -> Option<[Timestamp; Self::WINDOWS_AROUND]> {
+        let Schedule::Local(periods) = self.schedule else { return None };
+        let first = periods.index(now.min(MAX_TIME)) - Self::PRESENT_WINDOW as i64;
+        Some(std::array::from_fn(|position| periods.start(first + position as i64)))
+    }
+
+    /// The number of [starts](Self::starts_around): as many before the present window and after it as a state can cover,
+    /// and two more for clocks that differ.
+    pub const WINDOWS_AROUND: usize = 30;
+
+    /// The position of the present window in [starts](Self::starts_around), from 0.
+    pub const PRESENT_WINDOW: usize = 14;
+
     /// Migrates a state from another quota. A window of the same schedule continues; what was used of the current window
     /// fills at most the new limit, and each later one with reservations counts as full.
     pub(crate) fn adopt(&self, old: &Self, state: &Meter, scale: Scale, now: Timestamp) -> Meter {
@@ -113,6 +131,9 @@ impl Window {
 
     /// The most that may be charged: neither the permits nor the end of their windows exceed 2^52.
     fn most(&self) -> u64 {
+        if let Schedule::Local(_) = self.schedule {
+            return self.limit.saturating_mul(MAX_LOCAL_WINDOWS).min(MAX_LEVEL);
+        }
         (MAX_LEVEL / self.schedule.shortest().as_micros()).saturating_mul(self.limit).min(MAX_LEVEL)
     }
 }
@@ -146,6 +167,9 @@ impl Algorithm for Window {
         let count = self.count(state, now);
         let windows_until_then = self.schedule.windows_between(count.start, charge.at.max(count.start));
         let used = count.used.max(windows_until_then * self.limit) + charge.cost;
+        // A charge for local grants or a shadow rule's reservation may be larger than what scripts have starts for.
+        let is_local = matches!(self.schedule, Schedule::Local(_));
+        let used = if is_local { used.min(self.most()) } else { used };
         *state = Meter { at: count.start, used };
     }
 
@@ -220,6 +244,7 @@ impl Schedule {
             Self::Epoch(period) => Timestamp::from_micros(now.as_micros() - now.as_micros() % period.as_micros()),
             Self::FirstRequest(_) => now,
             Self::Calendar(calendar) => calendar.start(calendar.index(now)),
+            Self::Local(periods) => periods.start(periods.index(now)),
         }
     }
 
@@ -234,6 +259,13 @@ impl Schedule {
                 let windows = i64::try_from(windows).unwrap_or(i64::from(u32::MAX));
                 calendar.start(calendar.index(start) + windows)
             }
+            Self::Local(periods) => {
+                // Never further ahead: a state covers no more windows.
+                match i64::try_from(windows) {
+                    Ok(ahead) if windows <= MAX_LOCAL_WINDOWS => periods.start(periods.index(start) + ahead),
+                    _ => MAX_TIME,
+                }
+            }
         }
     }
 
@@ -242,6 +274,7 @@ impl Schedule {
         match self {
             Self::Epoch(period) | Self::FirstRequest(period) => moment.since(start).as_micros() / period.as_micros(),
             Self::Calendar(calendar) => calendar.index(moment).abs_diff(calendar.index(start)),
+            Self::Local(periods) => periods.index(moment).abs_diff(periods.index(start)),
         }
     }
 
@@ -249,6 +282,10 @@ impl Schedule {
         match self {
             Self::Epoch(period) | Self::FirstRequest(period) => period,
             Self::Calendar(calendar) => calendar.shortest(),
+            Self::Local(periods) => periods.shortest(),
         }
     }
 }
+
+/// Windows of a place that a state covers at most, so that a script needs the starts of few of them.
+const MAX_LOCAL_WINDOWS: u64 = 13;

@@ -12,8 +12,10 @@ use crate::{
     },
     calendar::{Calendar, CalendarUnit, UtcOffset},
     error::{Problem, RuleError},
+    local_calendar::{LocalCalendar, LocalPeriods, Weekday},
     quota::Period,
     time::Span,
+    zone::Zone,
 };
 
 impl Rule {
@@ -134,9 +136,9 @@ impl Rule {
     fn checked_span(&self) -> Result<Span, Problem> {
         match self.quota.period() {
             Period::Span(span) => check_span("per", span).map(|()| span),
-            Period::Month => Err(Problem::new(
+            Period::Month | Period::Year => Err(Problem::new(
                 "per",
-                "1mo",
+                self.quota.period(),
                 "which only the calendar can measure",
                 "use algorithm: fixed_window with align: calendar, or a span such as 30d",
             )),
@@ -159,6 +161,7 @@ impl Rule {
             Align::Epoch => return self.checked_span().map(Schedule::Epoch),
             Align::FirstRequest => return self.checked_span().map(Schedule::FirstRequest),
             Align::Calendar(offset) => offset,
+            Align::Local(calendar) => return self.local_schedule(calendar),
         };
         if offset.as_minutes().unsigned_abs() > UtcOffset::MAX_MINUTES.unsigned_abs() {
             return Err(Problem::new("utc_offset", offset, "further than any clock on Earth", "use -18:00 to +18:00"));
@@ -167,12 +170,38 @@ impl Rule {
             Period::Span(Span::DAY) => CalendarUnit::Day,
             Period::Span(Span::WEEK) => CalendarUnit::Week,
             Period::Month => CalendarUnit::Month,
-            Period::Span(_) => {
-                let remedy = "use 1d, 1w or 1mo, or align: epoch";
-                return Err(Problem::new("per", self.quota.period(), "which is no calendar period", remedy));
-            }
+            Period::Year => return self.local_schedule(LocalCalendar::new(Zone::fixed(offset))),
+            Period::Span(_) => return Err(self.no_calendar_period()),
         };
         Ok(Schedule::Calendar(Calendar { unit, offset }))
+    }
+
+    fn local_schedule(&self, calendar: LocalCalendar) -> Result<Schedule, Problem> {
+        let unit = match self.quota.period() {
+            Period::Span(Span::DAY) => CalendarUnit::Day,
+            Period::Span(Span::WEEK) => CalendarUnit::Week,
+            Period::Month => CalendarUnit::Month,
+            Period::Year => CalendarUnit::Year,
+            Period::Span(_) => return Err(self.no_calendar_period()),
+        };
+        let (week_start, month_day) = (calendar.first_weekday(), calendar.first_month_day());
+        if !(1..=31).contains(&month_day) {
+            return Err(Problem::new("month_day", month_day, "not a day of a month", "use 1 to 31"));
+        }
+        if unit != CalendarUnit::Month && month_day != 1 {
+            let remedy = "use per: 1mo, or leave it out";
+            return Err(Problem::new("month_day", month_day, "which only months have", remedy));
+        }
+        if unit != CalendarUnit::Week && week_start != Weekday::Monday {
+            let remedy = "use per: 1w, or leave it out";
+            return Err(Problem::new("week_start", week_start.name(), "which only weeks have", remedy));
+        }
+        Ok(Schedule::Local(LocalPeriods { unit, calendar }))
+    }
+
+    fn no_calendar_period(&self) -> Problem {
+        let remedy = "use 1d, 1w, 1mo or 1y, or align: epoch";
+        Problem::new("per", self.quota.period(), "which is no calendar period", remedy)
     }
 }
 

@@ -124,7 +124,7 @@ fn automatic_blocks_agree_with_a_naive_model() {
             }
             let shown = decision.rules[1];
             assert_eq!(shown.role, RuleRole::Block);
-            assert_eq!(shown.remaining as usize, naive.remaining(now), "{}", scene());
+            assert_eq!(usize::try_from(shown.remaining).unwrap(), naive.remaining(now), "{}", scene());
             if let (Some(end), false) = (naive.blocked_until(now), never) {
                 let rest = Span::from_micros(end - now);
                 let waits = decision.verdict.retry_after_span().unwrap();

@@ -70,6 +70,7 @@ pub(crate) fn longest(rule: &Rule) -> Span {
     match rule.quota().period() {
         Period::Span(span) => span,
         Period::Month => Span::from_micros(31 * Span::DAY.as_micros()),
+        Period::Year => Span::from_micros(366 * Span::DAY.as_micros()),
     }
 }
 
@@ -78,6 +79,7 @@ pub(crate) fn shortest(rule: &Rule) -> Span {
     match rule.quota().period() {
         Period::Span(span) => span,
         Period::Month => Span::from_micros(28 * Span::DAY.as_micros()),
+        Period::Year => Span::from_micros(365 * Span::DAY.as_micros()),
     }
 }
 

@@ -80,6 +80,7 @@ fn spans_of(rule: &Rule) -> [u64; 2] {
     let period = match rule.quota().period() {
         Period::Span(span) => span.as_micros(),
         Period::Month => 30 * Span::DAY.as_micros(),
+        Period::Year => 365 * Span::DAY.as_micros(),
     };
     [period, period / rule.quota().limit()]
 }

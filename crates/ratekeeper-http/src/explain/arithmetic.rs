@@ -12,7 +12,7 @@ pub(super) fn lines(rule: &ReadyRule, before: &State, cost: u64, now: Timestamp)
     let quota = rule.rule().quota();
     let span = match quota.period() {
         Period::Span(span) => span,
-        Period::Month => Span::ZERO,
+        Period::Month | Period::Year => Span::ZERO,
     };
     let sums = Sums { cost, limit: rule.algorithm().limit(), now, span, lump: quota.limit() };
     // A new key has no state.

@@ -1,6 +1,6 @@
 //! The numbers of a rule in one line, in the words of the rule file.
 
-use ratekeeper_core::{AlgorithmSpec, Align, Refill, Rule};
+use ratekeeper_core::{AlgorithmSpec, Align, Refill, Rule, Weekday};
 
 /// `token_bucket 100 per 1s, burst 200`
 pub fn numbers(rule: &Rule) -> String {
@@ -15,6 +15,17 @@ pub fn numbers(rule: &Rule) -> String {
         AlgorithmSpec::FixedWindow { align: Align::Epoch } => per,
         AlgorithmSpec::FixedWindow { align: Align::FirstRequest } => format!("{per} from the first request"),
         AlgorithmSpec::FixedWindow { align: Align::Calendar(offset) } => format!("{per} of the calendar, UTC{offset}"),
+        AlgorithmSpec::FixedWindow { align: Align::Local(calendar) } => {
+            let week = match calendar.first_weekday() {
+                Weekday::Monday => String::new(),
+                day => format!(", weeks from {}", day.name()),
+            };
+            let month = match calendar.first_month_day() {
+                1 => String::new(),
+                day => format!(", months from day {day}"),
+            };
+            format!("{per} of the calendar, {}{week}{month}", calendar.zone())
+        }
         AlgorithmSpec::SlidingCounter { buckets } => format!("{per} in {buckets} buckets"),
         AlgorithmSpec::Concurrency { lease } => {
             format!("{} {} at once, lease {lease}", algorithm.name(), quota.limit())

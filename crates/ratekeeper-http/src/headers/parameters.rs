@@ -37,7 +37,7 @@ impl RuleParameters {
         let (limit, capacity) = (quota.limit(), rule.algorithm().limit());
         let per = match quota.period() {
             Period::Span(span) => Some(span),
-            Period::Month => None,
+            Period::Month | Period::Year => None,
         };
         let replenishment = match (rule.rule().algorithm(), per) {
             (AlgorithmSpec::Concurrency { .. }, _) => Replenishment::OnRelease,

@@ -61,14 +61,14 @@ pub(super) fn rebuild(whole: &AnyAlgorithm, share: &AnyAlgorithm, report: RuleRe
                     let windows = if free > 0 { 1 } else { report.reset_after.as_micros().div_ceil(per.as_micros()) };
                     (reset_at - Span::from_micros(windows.saturating_mul(per.as_micros())), windows)
                 }
-                Schedule::Epoch(_) | Schedule::Calendar(_) if free > 0 => {
+                Schedule::Epoch(_) | Schedule::Calendar(_) | Schedule::Local(_) if free > 0 => {
                     (it.used(&Meter::default(), reset_at - Span::from_micros(1)).1, 1)
                 }
                 Schedule::Epoch(per) => {
                     let start = it.used(&Meter::default(), at).1;
                     (start, reset_at.since(start).as_micros().div_ceil(per.as_micros()))
                 }
-                Schedule::Calendar(_) => {
+                Schedule::Calendar(_) | Schedule::Local(_) => {
                     let start = it.used(&Meter::default(), at).1;
                     let (mut ends, mut windows) = (it.end(start), 1);
                     while ends < reset_at && windows < MOST_WINDOWS {

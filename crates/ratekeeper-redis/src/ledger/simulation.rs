@@ -71,7 +71,7 @@ impl World {
         let mut spans = vec![1, 1_000];
         spans.extend(policy.rules().iter().filter_map(|rule| match rule.rule().quota().period() {
             Period::Span(span) => Some(span.as_micros()),
-            Period::Month => None,
+            Period::Month | Period::Year => None,
         }));
         let now = Timestamp::from_micros(1_700_000_000_000_000 + random.below(1 << 40));
         let nodes = u32::try_from(rules.processes).unwrap();

@@ -143,6 +143,7 @@ impl Writer<'_> {
             ("enforcing", Some((_, piece))) => !piece.shadow,
             ("counting", Some((_, piece))) => piece.counts_refused,
             ("list", Some((_, piece))) => !piece.kind.is_meter(),
+            ("local", Some((_, piece))) => piece.kind == Kind::Local,
             ("leases", Some((_, piece))) => piece.kind == Kind::Leases,
             ("auto block", Some((_, piece))) => piece.kind == Kind::AutoBlock,
             // A rule that limits, of a key with an automatic block.

@@ -140,6 +140,7 @@ fn algorithm_file(kind: Kind) -> &'static str {
         Kind::Stepwise => "stepwise",
         Kind::Window => "window",
         Kind::Calendar => "calendar",
+        Kind::Local => "local",
         Kind::Log => "log",
         Kind::Counter => "counter",
         Kind::Leases => "leases",

@@ -1,7 +1,7 @@
 //! One rule as scripts see it: algorithm, shadow and count-refused flags, and numbers.
 
 use ratekeeper_core::{
-    Calendar, CalendarUnit, Policy, ReadyRule,
+    Calendar, CalendarUnit, Policy, ReadyRule, Timestamp,
     algorithm::{Algorithm, AnyAlgorithm, Schedule},
 };
 
@@ -28,6 +28,7 @@ pub(crate) enum Kind {
     Stepwise,
     Window,
     Calendar,
+    Local,
     Log,
     Counter,
     Leases,
@@ -60,6 +61,7 @@ impl Kind {
             AnyAlgorithm::Stepwise(_) => Self::Stepwise,
             AnyAlgorithm::Window(window) => match window.schedule() {
                 Schedule::Calendar(_) => Self::Calendar,
+                Schedule::Local(_) => Self::Local,
                 Schedule::Epoch(_) | Schedule::FirstRequest(_) => Self::Window,
             },
             AnyAlgorithm::Log(_) => Self::Log,
@@ -80,8 +82,8 @@ impl Kind {
     }
 }
 
-/// The numbers of a rule, in the order its Lua file names them.
-pub(crate) fn numbers(rule: &ReadyRule) -> Vec<f64> {
+/// The numbers of a rule, in the order its Lua file names them. Those of a time zone are for calls at about `now`.
+pub(crate) fn numbers(rule: &ReadyRule, now: Timestamp) -> Vec<f64> {
     let exact: Vec<i64> = match rule.algorithm() {
         AnyAlgorithm::Bucket(it) if it.is_rounded() => whole([
             it.capacity(),
@@ -100,6 +102,13 @@ pub(crate) fn numbers(rule: &ReadyRule) -> Vec<f64> {
             Schedule::Calendar(calendar) => {
                 let mut numbers = whole([it.limit(), unit(calendar), 0, it.tolerance().as_micros()]);
                 numbers[2] = i64::from(calendar.offset.as_minutes()) * 60_000_000;
+                numbers
+            }
+            Schedule::Local(_) => {
+                let starts = it.starts_around(now).unwrap_or_default().map(Timestamp::as_micros);
+                let mut numbers = whole([it.limit()]);
+                numbers.extend(whole(starts));
+                numbers.extend(whole([it.tolerance().as_micros()]));
                 numbers
             }
         },
@@ -126,5 +135,6 @@ fn unit(calendar: Calendar) -> u64 {
         CalendarUnit::Day => 0,
         CalendarUnit::Week => 1,
         CalendarUnit::Month => 2,
+        CalendarUnit::Year => 3, // no window of an offset has years
     }
 }

@@ -25,9 +25,9 @@ pub(super) fn is_plain(shape: &Shape) -> bool {
 }
 
 /// Whether requests of one key can be decided by one call. A concurrency rule needs an id per request; each denial counts
-/// towards an automatic block.
+/// towards an automatic block; windows of a time zone are sent for about the present.
 pub(crate) fn can_merge(shape: &Shape) -> bool {
-    let mergeable = |piece: &Piece| !matches!(piece.kind, Kind::Leases | Kind::AutoBlock);
+    let mergeable = |piece: &Piece| !matches!(piece.kind, Kind::Leases | Kind::AutoBlock | Kind::Local);
     matches!(shape.as_slice(), [rules] if !rules.is_empty() && rules.iter().all(mergeable))
 }
 
@@ -49,7 +49,9 @@ pub(super) fn is_lone_log(shape: &Shape) -> bool {
 
 /// Whether variables are fields of a table, because Lua has no room for them as locals.
 pub(super) fn has_fields(shape: &Shape) -> bool {
-    shape.iter().flatten().count() > MAX_RULES_IN_LOCALS || shape.len() > MAX_KEYS_IN_LOCALS
+    shape.iter().flatten().any(|piece| piece.kind == Kind::Local)
+        || shape.iter().flatten().count() > MAX_RULES_IN_LOCALS
+        || shape.len() > MAX_KEYS_IN_LOCALS
 }
 
 /// A rule has up to 16 variables, and Lua allows 200 locals.

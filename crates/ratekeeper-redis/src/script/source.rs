@@ -56,6 +56,7 @@ impl Source {
             Kind::Stepwise => &STEPWISE,
             Kind::Window => &WINDOW,
             Kind::Calendar => &CALENDAR,
+            Kind::Local => &LOCAL,
             Kind::Log => &LOG,
             Kind::Counter => &COUNTER,
             Kind::Leases => &LEASES,
@@ -141,6 +142,7 @@ sources! {
     STEPWISE = "stepwise.lua";
     WINDOW = "window.lua";
     CALENDAR = "calendar.lua";
+    LOCAL = "local.lua";
     METER = "meter.lua";
     LOG = "log.lua";
     COUNTER = "counter.lua";

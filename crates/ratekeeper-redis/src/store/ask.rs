@@ -56,7 +56,9 @@ impl RedisStore {
                 &combined
             }
         };
-        let subjects: SmallVec<[Tagged<'_>; 1]> = asks.iter().map(|ask| ask.version.tagged().cost(ask.cost)).collect();
+        let here = self.now_here();
+        let mut subjects: SmallVec<[Tagged<'_>; 1]> =
+            asks.iter().map(|ask| ask.version.tagged().cost(ask.cost).at(here)).collect();
         for _ in 0..MAX_MIGRATIONS + asks.len() {
             let value = self.call(scripts, &subjects, names, verb, terms, deadline).await?;
             let reply = match verb {
@@ -87,6 +89,7 @@ impl RedisStore {
                     let decided_by = peeked.decided_by;
                     return Ok(peeked.with_verdict(Verdict::Allow { wait: Span::ZERO }, decided_by).repeated());
                 }
+                Reply::OtherTime(now) => subjects.iter_mut().for_each(|subject| subject.now = now),
                 Reply::Strange => return Err(Failure::Strange),
             }
         }

@@ -84,9 +84,10 @@ impl RedisStore {
         let Version { policy, scripts, .. } = &**party.version;
         let id_name = charges_name(party.name, inner.process);
         let names: [&[u8]; 2] = [party.name, &id_name];
+        let mut time = self.now_here();
         for _ in 0..MAX_MIGRATIONS {
             inner.counters.local_charges_sent.add_one();
-            let subject = party.version.tagged();
+            let subject = party.version.tagged().at(time);
             let numbers = request::charge(subject, charge);
             let value = self.call_script(&scripts.charge, &[subject], &names, numbers, deadline).await?;
             match reply::to_amend(policy, &Verb::Peek, &value) {
@@ -99,6 +100,7 @@ impl RedisStore {
                 Reply::NotOurs { value, now, .. } => {
                     self.migrate_state(party.version, party.name, value, now, deadline).await?;
                 }
+                Reply::OtherTime(now) => time = now,
                 Reply::Strange | Reply::RepeatedUnread | Reply::UnknownId => return Err(Failure::Strange),
             }
         }

@@ -76,7 +76,7 @@ impl Scenario {
             let policy = any_policy(&mut random, kind);
             spans.extend(policy.rules().iter().filter_map(|rule| match rule.rule().quota().period() {
                 Period::Span(span) => Some(span.as_micros()),
-                Period::Month => None,
+                Period::Month | Period::Year => None,
             }));
             let tag = Tag::new(random.bits());
             keys.push(Key { name: format!("scenario {number} key {key}"), policy, tag, stored: None, charged: 0 });
@@ -138,7 +138,7 @@ impl Scenario {
         }
         let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
         let subjects: Vec<Tagged<'_>> =
-            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost).at(self.now)).collect();
         let (script, numbers) = match &verb {
             Verb::Take(take) => {
                 let script = self.takes.entry(asked.clone()).or_insert_with(|| Arc::new(script::take(&shape)));
@@ -174,7 +174,7 @@ impl Scenario {
         let shape: Shape = vec![Piece::of(&self.keys[key].policy)];
         let script = self.charges.entry(key).or_insert_with(|| Arc::new(script::charge(&shape)));
         let (script, subject) = (Arc::clone(script), &self.keys[key]);
-        let numbers = request::charge(subject.tagged(), &charge);
+        let numbers = request::charge(subject.tagged().at(self.now), &charge);
         let id_name = format!("{}#charged", subject.name);
         let keys = vec![subject.name.clone(), id_name];
         Question {
@@ -241,8 +241,11 @@ impl Scenario {
             }
             (None, other) => self.keys[asked[0]].policy.decide_allotted(&mut subjects[0], costs[0], other, self.now),
         };
-        let tagged: Vec<Tagged<'_>> =
-            asked.iter().zip(&shown_costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+        let tagged: Vec<Tagged<'_>> = asked
+            .iter()
+            .zip(&shown_costs)
+            .map(|(&key, &cost)| self.keys[key].tagged().cost(cost).at(self.now))
+            .collect();
         let shown = format!("{reply:?}");
         let reply = match &verb {
             Verb::Take(take) if !terms.is_none() => reply::to_take_with_terms(&tagged, take, &reply),

@@ -1,6 +1,6 @@
 //! One key of a scenario, with the value and TTL that the server should have.
 
-use ratekeeper_core::{Policy, algorithm::AnyAlgorithm, store_api::AllottedKey};
+use ratekeeper_core::{Policy, Timestamp, algorithm::AnyAlgorithm, store_api::AllottedKey};
 use redis::Value;
 
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn tagged(&self) -> Tagged<'_> {
-        Tagged { policy: &self.policy, tag: self.tag, cost: 1 }
+        Tagged { policy: &self.policy, tag: self.tag, cost: 1, now: Timestamp::EPOCH }
     }
 
     /// The value without the free room of a single log, whose size depends on when it was last written as a whole. The

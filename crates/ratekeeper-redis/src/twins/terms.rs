@@ -41,7 +41,7 @@ impl Scenario {
         let terms = self.any_terms(costs.iter().copied().max().unwrap_or_default());
         let shape: Shape = asked.iter().map(|&key| Piece::of(&self.keys[key].policy)).collect();
         let subjects: Vec<Tagged<'_>> =
-            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+            asked.iter().zip(&costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost).at(self.now)).collect();
         let script = self.takes_with_terms.entry(asked.clone());
         let script = Arc::clone(script.or_insert_with(|| Arc::new(script::take_with_terms(&shape))));
         let Verb::Take(take) = &verb else { unreachable!("only takes have terms") };
@@ -64,7 +64,7 @@ impl Scenario {
         let shape: Shape = vec![Piece::of(&self.keys[key].policy)];
         let script = self.finishes.entry(key).or_insert_with(|| Arc::new(script::finish(&shape)));
         let (script, subject) = (Arc::clone(script), &self.keys[key]);
-        let numbers = request::amend(&shape, subject.tagged(), &verb);
+        let numbers = request::amend(&shape, subject.tagged().at(self.now), &verb);
         let keys = vec![subject.name.clone(), format!("{}#{id}", subject.name)];
         let (now, queue, terms) = (self.now.as_micros(), Vec::new(), Terms::NONE);
         Question {
@@ -92,7 +92,7 @@ impl Scenario {
     pub(super) fn compare_repeated(&self, question: &Question, reply: &Value, stored: &[(Value, Value)]) -> bool {
         let Question { asked, costs, verb, terms, script, .. } = question;
         let tagged: Vec<Tagged<'_>> =
-            asked.iter().zip(costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost)).collect();
+            asked.iter().zip(costs).map(|(&key, &cost)| self.keys[key].tagged().cost(cost).at(self.now)).collect();
         let scene = || format!("scenario {} at {}: {verb:?} {terms:?}\n{reply:?}", self.seed, self.now.as_micros());
         match verb {
             Verb::Take(take) => {

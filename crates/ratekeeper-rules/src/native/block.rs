@@ -20,7 +20,7 @@ pub(super) fn check(spec: Option<&BlockSpec>, rules: &[Rule], policy: Spot<'_>, 
     report.missing(spot, "within", "the block has no span in which denials count; add one, such as `within: 1m`");
     report.missing(spot, "for", "the block has no length; add one, such as `for: 10m`");
     for (field, word) in [("within", spec.within), ("for", spec.length), ("at_most", spec.at_most)] {
-        if let Some(DurationWord(period @ Period::Month)) = word {
+        if let Some(DurationWord(period @ (Period::Month | Period::Year))) = word {
             let found = duration::format_period(period);
             spot.blame(field, report, format!("{field} is {found}, which only the calendar can measure; use a span"));
         }

@@ -3,14 +3,15 @@
 //! `ratekeeper-core` validates the numbers.
 
 use ratekeeper_core::{
-    AlgorithmSpec, Align, DEFAULT_BUCKETS, OnStoreFailure, Period, Quota, Refill, Rule, Span, UtcOffset,
+    AlgorithmSpec, Align, DEFAULT_BUCKETS, LocalCalendar, OnStoreFailure, Period, Quota, Refill, Rule, Span, UtcOffset,
+    Weekday, Zone,
 };
 
 use super::failure_answer;
 use crate::{
     duration,
     problem::{Report, Spot},
-    spec::{AlgorithmWord, AlignWord, Count, DurationWord, RefillWord, RuleSpec},
+    spec::{AlgorithmWord, AlignWord, Count, DurationWord, RefillWord, RuleSpec, WeekdayWord},
 };
 
 /// The rule; `None` if a problem was reported.
@@ -74,7 +75,7 @@ fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &
             return;
         }
         blamed.push(problem.field);
-        if problem.field == "per" && problem.found != "1mo" {
+        if problem.field == "per" && problem.found != "1mo" && problem.found != "1y" {
             // In the notation of rule files: `1h30m` rather than `5400s`.
             problem.found = spec.per.map_or(problem.found, |span| duration::format_period(span.0));
         }
@@ -87,6 +88,8 @@ fn blame_numbers(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &
             // The period may be too short for any number of slices.
             "buckets" => (probe.buckets, probe.per) = (None, Some(harmless)),
             "utc_offset" => probe.utc_offset = None,
+            "week_start" => probe.week_start = None,
+            "month_day" => probe.month_day = None,
             "burst" => probe.burst = Some(Count(1)),
             _ => probe.capacity = Some(Count(1)),
         }
@@ -100,6 +103,7 @@ fn quota(spec: &RuleSpec) -> Option<Quota> {
     let quota = match period {
         Period::Span(span) => Quota::per_micros(limit, span),
         Period::Month => Quota::per_month(limit),
+        Period::Year => Quota::per_year(limit),
     };
     Some(match spec.burst.or(spec.capacity) {
         Some(Count(burst)) => quota.burst(burst),
@@ -132,12 +136,10 @@ fn algorithm(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &mut 
         }
         AlgorithmWord::Concurrency => match spec.lease?.0 {
             Period::Span(lease) => AlgorithmSpec::Concurrency { lease },
-            Period::Month => {
-                spot.blame(
-                    "lease",
-                    report,
-                    "lease is 1mo, which only the calendar can measure; use a span such as 30d",
-                );
+            period @ (Period::Month | Period::Year) => {
+                let period = duration::format_period(period);
+                let message = format!("lease is {period}, which only the calendar can measure; use a span such as 30d");
+                spot.blame("lease", report, message);
                 return None;
             }
         },
@@ -147,7 +149,16 @@ fn algorithm(word: AlgorithmWord, spec: &RuleSpec, spot: Spot<'_>, report: &mut 
 fn align(spec: &RuleSpec) -> Align {
     match spec.align {
         Some(AlignWord::FirstRequest) => Align::FirstRequest,
-        Some(AlignWord::Calendar) => Align::Calendar(spec.utc_offset.map_or(UtcOffset::UTC, |offset| offset.0)),
+        Some(AlignWord::Calendar) => {
+            let offset = spec.utc_offset.map_or(UtcOffset::UTC, |offset| offset.0);
+            if spec.zone.is_none() && spec.week_start.is_none() && spec.month_day.is_none() {
+                return Align::Calendar(offset);
+            }
+            let zone = spec.zone.map_or_else(|| Zone::fixed(offset), |zone| zone.0);
+            let calendar =
+                LocalCalendar::new(zone).week_start(spec.week_start.map_or(Weekday::Monday, WeekdayWord::day));
+            Align::Local(calendar.month_day(spec.month_day.map_or(1, |day| u8::try_from(day.0).unwrap_or(u8::MAX))))
+        }
         Some(AlignWord::Epoch) | None => Align::Epoch,
     }
 }
@@ -164,6 +175,9 @@ fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Repor
         ("shaped", word == LeakyBucket),
         ("align", word == FixedWindow),
         ("utc_offset", word == FixedWindow),
+        ("zone", word == FixedWindow),
+        ("week_start", word == FixedWindow),
+        ("month_day", word == FixedWindow),
         ("buckets", word == SlidingCounter),
         ("lease", word == Concurrency),
         ("count_refused", word != Concurrency),
@@ -183,9 +197,14 @@ fn refuse_useless_fields(word: AlgorithmWord, spot: Spot<'_>, report: &mut Repor
         spot.blame_key(field, report, format!("{} has no use for {field}; {way_out}", word.word()));
     }
     let calendar = spot.node.get("align").is_some_and(|align| align.quoted() == "\"calendar\"");
-    if word == FixedWindow && spot.has("utc_offset") && !calendar {
-        let message = "utc_offset moves calendar windows only; add `align: calendar`, or leave it out";
-        spot.blame_key("utc_offset", report, message);
+    for field in ["utc_offset", "zone", "week_start", "month_day"] {
+        if word == FixedWindow && spot.has(field) && !calendar {
+            let message = format!("{field} moves calendar windows only; add `align: calendar`, or leave it out");
+            spot.blame_key(field, report, message);
+        }
+    }
+    if spot.has("zone") && spot.has("utc_offset") {
+        spot.blame_key("utc_offset", report, "the zone has its offsets; leave out one of them");
     }
 }
 

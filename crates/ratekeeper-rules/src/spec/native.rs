@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ratekeeper_core::Weekday;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::value::{
-    Count, DurationWord, MatchWord, MatchWords, Moment, Offset, OnlyTrue, RateWord, never_null, rules_or_effect,
+    Count, DurationWord, MatchWord, MatchWords, Moment, Offset, OnlyTrue, RateWord, ZoneWord, never_null,
+    rules_or_effect,
 };
 
 /// A domain and its policies.
@@ -151,6 +153,13 @@ pub(crate) struct RuleSpec {
     pub(crate) align: Option<AlignWord>,
     /// `fixed_window` with `align: calendar`: the UTC offset of the calendar.
     pub(crate) utc_offset: Option<Offset>,
+    /// `fixed_window` with `align: calendar`: the time zone of the calendar, in place of `utc_offset`.
+    pub(crate) zone: Option<ZoneWord>,
+    /// `fixed_window` of a calendar week: its first day. Default: monday.
+    pub(crate) week_start: Option<WeekdayWord>,
+    /// `fixed_window` of a calendar month: the day on which it begins, 1 to 31; the last day of a shorter month. Default:
+    /// 1.
+    pub(crate) month_day: Option<Count>,
     /// `sliding_counter`: slices of the window. Default: 10.
     pub(crate) buckets: Option<Count>,
     /// `concurrency`: time without a heartbeat after which a lease expires.
@@ -208,6 +217,33 @@ pub(crate) enum AlignWord {
     Epoch,
     FirstRequest,
     Calendar,
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case", rename = "Weekday")]
+pub(crate) enum WeekdayWord {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+impl WeekdayWord {
+    pub(crate) fn day(self) -> Weekday {
+        match self {
+            Self::Monday => Weekday::Monday,
+            Self::Tuesday => Weekday::Tuesday,
+            Self::Wednesday => Weekday::Wednesday,
+            Self::Thursday => Weekday::Thursday,
+            Self::Friday => Weekday::Friday,
+            Self::Saturday => Weekday::Saturday,
+            Self::Sunday => Weekday::Sunday,
+        }
+    }
 }
 
 /// How a rule decides while its store is unreachable.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use ratekeeper_core::{Period, Timestamp, UtcOffset, bounds::MAX_PERMITS};
+use ratekeeper_core::{Period, Timestamp, UtcOffset, Zone, bounds::MAX_PERMITS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -28,6 +28,10 @@ pub(crate) struct RateWord(pub(crate) u64);
 /// An offset from UTC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Offset(pub(crate) UtcOffset);
+
+/// A time zone of the IANA database.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ZoneWord(pub(crate) Zone);
 
 /// An instant, not before 1970.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -134,6 +138,19 @@ impl<'de> Deserialize<'de> for Offset {
     }
 }
 
+impl<'de> Deserialize<'de> for ZoneWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Word {
+            expecting: "a time zone such as Europe/Berlin",
+            read: |word| {
+                let unknown = "which is no time zone; use a name of the IANA database, such as Europe/Berlin";
+                Zone::named(word).map(Self).ok_or_else(|| unknown.to_owned())
+            },
+            number: |_| None,
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Word {
@@ -214,9 +231,9 @@ macro_rules! schema {
 schema!(Count, "Count", { "type": "integer", "minimum": 1, "maximum": MAX_PERMITS });
 schema!(Requests, "Requests", { "type": "integer", "minimum": 0, "maximum": MAX_PERMITS });
 schema!(DurationWord, "Duration", {
-    "description": "Whole numbers with units, the largest first: 250ms, 1s, 1h30m, 1d, 1w; 1mo is a calendar month.",
+    "description": "Whole numbers with units, the largest first: 250ms, 1s, 1h30m, 1d, 1w; 1mo is a calendar month, 1y a calendar year.",
     "type": "string",
-    "pattern": "^(1mo|([0-9]+(us|ms|s|m|h|d|w))+)$",
+    "pattern": "^(1mo|1y|([0-9]+(us|ms|s|m|h|d|w))+)$",
 });
 schema!(RateWord, "Rate", {
     "description": "Permits per second: 100/s.",
@@ -224,6 +241,11 @@ schema!(RateWord, "Rate", {
     "pattern": "^0*[1-9][0-9]*/s$",
 });
 schema!(Offset, "UtcOffset", { "type": "string", "pattern": "^(Z|UTC|[+-][01][0-9]:[0-5][0-9])$" });
+schema!(ZoneWord, "Zone", {
+    "description": "A name of the IANA time zone database, such as Europe/Berlin.",
+    "type": "string",
+    "pattern": "^[A-Za-z]",
+});
 schema!(Moment, "Moment", {
     "description": "A date, a time and an offset: 2027-01-31T23:59:59Z or 2027-01-31T18:00:00+02:00.",
     "type": "string",

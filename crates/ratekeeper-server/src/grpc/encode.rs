@@ -99,6 +99,7 @@ fn by_rule(rule: &ReadyRule) -> RateLimit {
     let unit = match quota.period() {
         Period::Span(span) => UNITS.iter().find(|unit| unit.span() == span).map_or(Unit::Unknown, |one| unit(*one)),
         Period::Month => Unit::Month,
+        Period::Year => Unit::Year,
     };
     RateLimit { requests_per_unit: at_most(quota.limit()), unit: unit.into(), name: rule.name().to_owned() }
 }

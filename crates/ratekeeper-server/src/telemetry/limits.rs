@@ -69,6 +69,7 @@ fn period_seconds(rule: &Rule) -> f64 {
     match rule.quota().period() {
         Period::Span(span) => span.as_micros() as f64 / 1e6,
         Period::Month => MEAN_MONTH_SECONDS,
+        Period::Year => 12.0 * MEAN_MONTH_SECONDS,
     }
 }
 

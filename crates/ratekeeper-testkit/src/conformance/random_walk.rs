@@ -71,6 +71,7 @@ fn period(rule: &Rule) -> u64 {
     match rule.quota().period() {
         Period::Span(span) => span.as_micros(),
         Period::Month => 30 * Span::DAY.as_micros(),
+        Period::Year => 365 * Span::DAY.as_micros(),
     }
 }
 

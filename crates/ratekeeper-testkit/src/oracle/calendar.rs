@@ -30,6 +30,7 @@ pub(super) fn number(unit: CalendarUnit, offset: UtcOffset, instant: u64) -> i12
         CalendarUnit::Day => local_day,
         // 5 January 1970 was the first Monday.
         CalendarUnit::Week => (local_day - 4).div_euclid(7) + 1,
+        CalendarUnit::Year => unreachable!("years are those of a zone"),
         CalendarUnit::Month => i128::try_from(MONTHS.partition_point(|&first| first <= local_day)).unwrap() - 1,
     }
 }
@@ -39,6 +40,7 @@ pub(super) fn begins(unit: CalendarUnit, offset: UtcOffset, number: i128) -> u64
     let local_day = match unit {
         CalendarUnit::Day => number,
         CalendarUnit::Week => (number - 1) * 7 + 4,
+        CalendarUnit::Year => unreachable!("years are those of a zone"),
         CalendarUnit::Month => usize::try_from(number).map_or(-31, |index| MONTHS[index]),
     };
     u64::try_from((local_day * DAY - shift(offset)).max(0)).unwrap()

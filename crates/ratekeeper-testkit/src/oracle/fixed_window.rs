@@ -6,9 +6,9 @@
 //! Windows that start with the first request: a request that finds the key in its initial state starts window 0. The next
 //! windows follow without a gap while one of them has an admission.
 
-use ratekeeper_core::{Align, CalendarUnit, Period, Span, UtcOffset};
+use ratekeeper_core::{Align, CalendarUnit, LocalCalendar, Period, Span, UtcOffset, Zone};
 
-use super::{Booking, Naive, calendar, first_instant};
+use super::{Booking, Naive, calendar, first_instant, local};
 
 pub(super) struct FixedWindow {
     limit: u64,
@@ -21,6 +21,7 @@ enum Windows {
     Every(u64),
     FromFirst(u64),
     Calendar(CalendarUnit, UtcOffset),
+    Local(Period, LocalCalendar),
 }
 
 impl FixedWindow {
@@ -31,7 +32,9 @@ impl FixedWindow {
             (Period::Span(Span::DAY), Align::Calendar(offset)) => Windows::Calendar(CalendarUnit::Day, offset),
             (Period::Span(_), Align::Calendar(offset)) => Windows::Calendar(CalendarUnit::Week, offset),
             (Period::Month, Align::Calendar(offset)) => Windows::Calendar(CalendarUnit::Month, offset),
-            (Period::Month, _) => panic!("a month needs a calendar alignment"),
+            (Period::Year, Align::Calendar(offset)) => Windows::Local(period, LocalCalendar::new(Zone::fixed(offset))),
+            (_, Align::Local(calendar)) => Windows::Local(period, calendar),
+            (Period::Month | Period::Year, _) => panic!("a month needs a calendar alignment"),
         };
         Self { limit, windows, admitted: Vec::new() }
     }
@@ -61,6 +64,7 @@ impl FixedWindow {
                 }
             }
             Windows::Calendar(unit, offset) => calendar::number(unit, offset, instant),
+            Windows::Local(period, place) => local::number(period, place, instant),
         }
     }
 
@@ -70,6 +74,7 @@ impl FixedWindow {
             Windows::Every(period) => times(period),
             Windows::FromFirst(period) => origin + times(period),
             Windows::Calendar(unit, offset) => calendar::begins(unit, offset, number),
+            Windows::Local(period, place) => local::begins(period, place, number),
         }
     }
 

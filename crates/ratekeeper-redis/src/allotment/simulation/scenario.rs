@@ -289,6 +289,7 @@ pub(super) fn with_quota(policy: &Policy, percent: u64) -> Policy {
         let quota = match old.period() {
             ratekeeper_core::Period::Span(span) => Quota::per_micros(changed(old.limit()), span),
             ratekeeper_core::Period::Month => Quota::per_month(changed(old.limit())),
+            ratekeeper_core::Period::Year => Quota::per_year(changed(old.limit())),
         };
         let quota = if old.names_burst() { quota.burst(changed(old.burst_or_limit())) } else { quota };
         Rule::new(rule.name(), quota, rule.algorithm()).shadow(rule.is_shadow())

@@ -130,7 +130,7 @@ fn bound(limiting: &AnyAlgorithm, dearest: u64, span: Span) -> Option<u64> {
         AnyAlgorithm::Window(it) => match it.schedule() {
             Schedule::FirstRequest(per) if span >= per => return None,
             Schedule::FirstRequest(_) => 2 * it.limit(),
-            Schedule::Epoch(_) | Schedule::Calendar(_) => it.limit(),
+            Schedule::Epoch(_) | Schedule::Calendar(_) | Schedule::Local(_) => it.limit(),
         },
         AnyAlgorithm::Log(it) if span >= it.window() => return None,
         AnyAlgorithm::Counter(it) if span >= it.window() => return None,
