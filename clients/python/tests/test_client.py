@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -75,6 +76,51 @@ def test_a_lease_is_released_at_the_end_of_the_block(client: Client, key: str) -
     assert client.heartbeat("api", entries, first.lease).held is False
     with client.hold("api", entries) as third:
         assert third.allowed
+
+
+def test_a_request_with_an_id_is_charged_once(client: Client, key: str) -> None:
+    first, second = (client.check("api", key, cost=2, request_id="a") for _ in range(2))
+    assert (first.remaining, first.source, second.remaining, second.source) == (1, "store", 1, "repeated")
+    assert client.commit("api", key, request_id="a", actual=1).remaining == 2
+    assert client.reserve("api", key, request_id="b", cost=2, lifetime=600).remaining == 0
+    assert client.cancel("api", key, request_id="b").remaining == 2
+    with pytest.raises(Problem) as caught:
+        client.cancel("api", key, request_id="c")
+    assert caught.value.status == 404
+
+
+def test_a_request_with_an_id_is_sent_once_more_if_its_answer_is_lost(server: str, key: str) -> None:
+    host, port = server.removeprefix("http://").split(":")
+    lost = []
+
+    def relay(listener: socket.socket) -> None:
+        for number in range(2):
+            caller = listener.accept()[0]
+            with caller, socket.create_connection((host, int(port))) as real:
+                request = b""
+                while not request.endswith(b"}"):  # the end of the body
+                    request += caller.recv(65536)
+                real.sendall(request)
+                answer = real.recv(65536)
+                if number == 1:
+                    caller.sendall(answer)
+                else:
+                    lost.append(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=relay, args=(listener,))
+        thread.start()
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+        decision = client.check("api", key, request_id="lost")
+        thread.join()
+    assert (decision.remaining, decision.source, len(lost)) == (2, "repeated", 1)
+
+
+def test_a_blocked_key_is_refused(client: Client, key: str) -> None:
+    assert client.block("api", key, seconds=3600).decided_by == "block"
+    assert client.check("api", key).decided_by == "block"
+    client.block("api", key, seconds=0)
+    assert client.check("api", key).allowed
 
 
 def test_an_invalid_request_is_a_typed_problem(client: Client, key: str) -> None:

@@ -32,5 +32,5 @@ def test_every_example(sample: str) -> None:
     with contextlib.redirect_stdout(printed):
         for block in blocks:
             exec(block.replace("http://127.0.0.1:8080", sample), names)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     assert re.fullmatch(r"199 of 200 left\nlease \d+\nallow\n", printed.getvalue()), printed.getvalue()

@@ -5,7 +5,7 @@ import { NoAnswer, Problem } from './errors.js';
 export interface ClientOptions {
   /** The address of the HTTP port; the default is http://127.0.0.1:8080. */
   server?: string;
-  /** Bound of a whole call in milliseconds; the default is 1000. */
+  /** Bound of a whole call in milliseconds; the default is 1000. A call with an id may take it twice. */
   timeoutMs?: number;
   /** What a call without an answer does: throw `NoAnswer` (the default), or return a decision that allows or refuses. */
   onFailure?: OnFailure;
@@ -29,6 +29,8 @@ export interface CheckOptions extends AskOptions {
   cost?: number;
   /** The longest wait that is accepted: permits that are free within it are reserved. */
   maxWaitMs?: number;
+  /** The request is charged once for each id; without an answer it is sent once more. */
+  requestId?: string;
 }
 
 export interface WaitOptions extends CheckOptions {
@@ -64,8 +66,8 @@ export class Client {
 
   /** Decides one request. With `maxWaitMs`, `wait_us` of the decision is the time to wait; `acquire` does that. */
   check(domain: string, key: Key, options: CheckOptions = {}): Promise<Decision> {
-    const { cost, maxWaitMs } = options;
-    return this.ask('check', domain, key, { cost, max_wait_ms: maxWaitMs }, options);
+    const { cost, maxWaitMs, requestId } = options;
+    return this.ask('check', domain, key, { cost, max_wait_ms: maxWaitMs, request_id: requestId }, options);
   }
 
   /**
@@ -128,6 +130,31 @@ export class Client {
     return this.ask('penalize', domain, key, { cost: options.cost }, options);
   }
 
+  /** Charges an estimate under an id, for `commit` or `cancel` within its lifetime (a minute by default). */
+  reserve(
+    domain: string,
+    key: Key,
+    options: AskOptions & { requestId: string; cost: number; lifetimeMs?: number },
+  ): Promise<Decision> {
+    const { requestId, cost, lifetimeMs } = options;
+    return this.ask('reserve', domain, key, { request_id: requestId, cost, lifetime_ms: lifetimeMs }, options);
+  }
+
+  /** Corrects what was charged under an id, once. `Problem` with status 404 if the id is not known. */
+  commit(domain: string, key: Key, options: AskOptions & { requestId: string; actual: number }): Promise<Decision> {
+    return this.ask('commit', domain, key, { request_id: options.requestId, actual: options.actual }, options);
+  }
+
+  /** Returns what was charged under an id, once. `Problem` with status 404 if the id is not known. */
+  cancel(domain: string, key: Key, options: AskOptions & { requestId: string }): Promise<Decision> {
+    return this.ask('cancel', domain, key, { request_id: options.requestId }, options);
+  }
+
+  /** Refuses every request of the key for this time; 0 lifts the block. */
+  block(domain: string, key: Key, options: AskOptions & { forMs: number }): Promise<Decision> {
+    return this.ask('block', domain, key, { for_ms: options.forMs }, options);
+  }
+
   /** Releases a lease; `held` is whether it was still valid. */
   release(domain: string, key: Key, lease: number, options: AskOptions = {}): Promise<Decision> {
     return this.ask('release', domain, key, { lease }, options);
@@ -153,8 +180,13 @@ export class Client {
   ): Promise<Decision> {
     const choice = checkedChoice(options.onFailure ?? this.#onFailure);
     const body = JSON.stringify({ domain, ...(typeof key === 'string' ? { key } : { descriptor: key }), ...fields });
+    const send = () => this.#post(`${this.#base}/v1/${verb}`, body, options.signal);
     try {
-      return await this.#post(`${this.#base}/v1/${verb}`, body, options.signal);
+      // A request with an id is charged once, however often it is sent.
+      return await send().catch((error) => {
+        if (error instanceof NoAnswer && fields['request_id'] !== undefined) return send();
+        throw error;
+      });
     } catch (error) {
       if (error instanceof NoAnswer && choice !== 'throw') return withoutAnswer(choice);
       throw error;

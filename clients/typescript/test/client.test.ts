@@ -77,6 +77,27 @@ test('a lease is released when the function returns or throws', async () => {
   assert.ok(await client.hold('api', key, (decision) => decision.allowed));
 });
 
+test('a request with an id is charged once, also if its answer is lost', async () => {
+  let lost = 0;
+  const losing: typeof fetch = async (...request) => {
+    const response = await fetch(...request);
+    await response.clone().text();
+    if (lost++ === 0) throw new TypeError('the connection was reset');
+    return response;
+  };
+  const unlucky = new Client({ server: server.address, timeoutMs: 20_000, fetch: losing });
+  const decision = await unlucky.check('api', 'ids', { cost: 2, requestId: 'a' });
+  assert.deepEqual([decision.remaining, decision.source, lost], [1, 'repeated', 2]);
+  assert.equal((await client.commit('api', 'ids', { requestId: 'a', actual: 1 })).remaining, 2);
+  assert.equal((await client.reserve('api', 'ids', { requestId: 'b', cost: 2, lifetimeMs: 600_000 })).remaining, 0);
+  assert.equal((await client.cancel('api', 'ids', { requestId: 'b' })).remaining, 2);
+  await assert.rejects(client.cancel('api', 'ids', { requestId: 'c' }), (error: unknown) => {
+    return error instanceof Problem && error.status === 404;
+  });
+  assert.equal((await client.block('api', 'ids', { forMs: 3_600_000 })).decided_by, 'block');
+  assert.equal((await client.check('api', 'ids')).verdict, 'deny');
+});
+
 test('an invalid request is a typed problem, also if failures allow', async () => {
   const asked = client.ask('check', 'api', 'k', { color: 'red' }, { onFailure: 'allow' });
   await assert.rejects(asked, (error: unknown) => {

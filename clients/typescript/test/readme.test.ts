@@ -10,7 +10,7 @@ test('every example of the README', async (context) => {
   context.mock.method(console, 'log', (...words: unknown[]) => printed.push(words.join(' ')));
   const readme = await readFile(`${packageRoot}README.md`, 'utf8');
   const blocks = [...readme.matchAll(/```js\n(.*?)```/gs)].map((found) => found[1] ?? '');
-  assert.equal(blocks.length, 5);
+  assert.equal(blocks.length, 6);
   await mkdir(`${packageRoot}build/readme`, { recursive: true });
   for (const [number, block] of blocks.entries()) {
     const file = `${packageRoot}build/readme/${number}.mjs`;

@@ -59,12 +59,16 @@ class Client:
         *,
         cost: int | None = None,
         max_wait: float = 0,
+        request_id: str | None = None,
         on_failure: OnFailure | None = None,
     ) -> Decision:
         """Decides one request. With ``max_wait``, permits that are free within that many seconds are reserved, and
-        ``decision.wait`` is the time to wait before proceeding; ``acquire`` does that."""
+        ``decision.wait`` is the time to wait before proceeding; ``acquire`` does that. With a ``request_id`` the request
+        is charged once for each id; without an answer it is sent once more."""
         max_wait_ms = round(max_wait * 1000, 3) or None
-        return self.ask("check", domain, key, on_failure=on_failure, cost=cost, max_wait_ms=max_wait_ms)
+        return self.ask(
+            "check", domain, key, on_failure=on_failure, cost=cost, max_wait_ms=max_wait_ms, request_id=request_id
+        )
 
     def acquire(
         self,
@@ -73,11 +77,14 @@ class Client:
         *,
         max_wait: float,
         cost: int | None = None,
+        request_id: str | None = None,
         on_failure: OnFailure | None = None,
     ) -> Decision:
         """Takes permits and sleeps until they are free, at most ``max_wait`` seconds. It is one call, and callers are
         served in their order. If the wait would be longer, nothing is taken and the decision is a refusal, at once."""
-        decision = self.check(domain, key, cost=cost, max_wait=max_wait, on_failure=on_failure)
+        decision = self.check(
+            domain, key, cost=cost, max_wait=max_wait, request_id=request_id, on_failure=on_failure
+        )
         if decision.allowed and decision.wait_us:
             time.sleep(decision.wait)
         return decision
@@ -131,6 +138,46 @@ class Client:
         """Charges permits unconditionally."""
         return self.ask("penalize", domain, key, on_failure=on_failure, cost=cost)
 
+    def reserve(
+        self,
+        domain: str,
+        key: str | Mapping[str, str],
+        *,
+        request_id: str,
+        cost: int,
+        lifetime: float | None = None,
+        on_failure: OnFailure | None = None,
+    ) -> Decision:
+        """Charges an estimate under an id, for ``commit`` or ``cancel`` within ``lifetime`` seconds (60 by default)."""
+        lifetime_ms = None if lifetime is None else round(lifetime * 1000)
+        return self.ask(
+            "reserve", domain, key, on_failure=on_failure, request_id=request_id, cost=cost, lifetime_ms=lifetime_ms
+        )
+
+    def commit(
+        self,
+        domain: str,
+        key: str | Mapping[str, str],
+        *,
+        request_id: str,
+        actual: int,
+        on_failure: OnFailure | None = None,
+    ) -> Decision:
+        """Corrects what was charged under an id, once. ``Problem`` with status 404 if the id is not known."""
+        return self.ask("commit", domain, key, on_failure=on_failure, request_id=request_id, actual=actual)
+
+    def cancel(
+        self, domain: str, key: str | Mapping[str, str], *, request_id: str, on_failure: OnFailure | None = None
+    ) -> Decision:
+        """Returns what was charged under an id, once. ``Problem`` with status 404 if the id is not known."""
+        return self.ask("cancel", domain, key, on_failure=on_failure, request_id=request_id)
+
+    def block(
+        self, domain: str, key: str | Mapping[str, str], *, seconds: float, on_failure: OnFailure | None = None
+    ) -> Decision:
+        """Refuses every request of the key for this time; 0 lifts the block."""
+        return self.ask("block", domain, key, on_failure=on_failure, for_ms=round(seconds * 1000))
+
     def release(
         self, domain: str, key: str | Mapping[str, str], lease: int, *, on_failure: OnFailure | None = None
     ) -> Decision:
@@ -158,8 +205,15 @@ class Client:
     ) -> Decision:
         """Sends any verb of the HTTP API with further fields of its body, also ones that this version does not know."""
         on_failure = self._on_failure if on_failure is None else _request.on_failure_checked(on_failure)
+        path, body = f"/v1/{verb}", _request.body(domain, key, **fields)
         try:
-            return _request.decision(*self._post(f"/v1/{verb}", _request.body(domain, key, **fields)))
+            try:
+                return _request.decision(*self._post(path, body))
+            except NoAnswer:
+                if fields.get("request_id") is None:
+                    raise
+                # A request with an id is charged once, however often it is sent.
+                return _request.decision(*self._post(path, body))
         except NoAnswer as error:
             return _request.without_answer(error, on_failure)
 

@@ -19,7 +19,7 @@ from ._request import OnFailure
 class AsyncClient:
     """Asks a ratekeeper server from asyncio. Tasks share it; connections are reused. The options are those of ``Client``.
 
-    ``timeout`` bounds the whole call, in seconds. Proxies named in the environment are not used.
+    ``timeout`` bounds the whole call, in seconds; a call with a ``request_id`` may take it twice. Proxies named in the environment are not used.
     """
 
     def __init__(
@@ -54,11 +54,14 @@ class AsyncClient:
         *,
         cost: int | None = None,
         max_wait: float = 0,
+        request_id: str | None = None,
         on_failure: OnFailure | None = None,
     ) -> Decision:
         """Decides one request; see ``Client.check``."""
         max_wait_ms = round(max_wait * 1000, 3) or None
-        return await self.ask("check", domain, key, on_failure=on_failure, cost=cost, max_wait_ms=max_wait_ms)
+        return await self.ask(
+            "check", domain, key, on_failure=on_failure, cost=cost, max_wait_ms=max_wait_ms, request_id=request_id
+        )
 
     async def acquire(
         self,
@@ -67,11 +70,14 @@ class AsyncClient:
         *,
         max_wait: float,
         cost: int | None = None,
+        request_id: str | None = None,
         on_failure: OnFailure | None = None,
     ) -> Decision:
         """Takes permits and sleeps until they are free, at most ``max_wait`` seconds; see ``Client.acquire``. A task that
         is cancelled while it sleeps refunds them."""
-        decision = await self.check(domain, key, cost=cost, max_wait=max_wait, on_failure=on_failure)
+        decision = await self.check(
+            domain, key, cost=cost, max_wait=max_wait, request_id=request_id, on_failure=on_failure
+        )
         if decision.allowed and decision.wait_us:
             try:
                 await asyncio.sleep(decision.wait)
@@ -132,6 +138,46 @@ class AsyncClient:
         """Charges permits unconditionally."""
         return await self.ask("penalize", domain, key, on_failure=on_failure, cost=cost)
 
+    async def reserve(
+        self,
+        domain: str,
+        key: str | Mapping[str, str],
+        *,
+        request_id: str,
+        cost: int,
+        lifetime: float | None = None,
+        on_failure: OnFailure | None = None,
+    ) -> Decision:
+        """Charges an estimate under an id, for ``commit`` or ``cancel`` within ``lifetime`` seconds (60 by default)."""
+        lifetime_ms = None if lifetime is None else round(lifetime * 1000)
+        return await self.ask(
+            "reserve", domain, key, on_failure=on_failure, request_id=request_id, cost=cost, lifetime_ms=lifetime_ms
+        )
+
+    async def commit(
+        self,
+        domain: str,
+        key: str | Mapping[str, str],
+        *,
+        request_id: str,
+        actual: int,
+        on_failure: OnFailure | None = None,
+    ) -> Decision:
+        """Corrects what was charged under an id, once. ``Problem`` with status 404 if the id is not known."""
+        return await self.ask("commit", domain, key, on_failure=on_failure, request_id=request_id, actual=actual)
+
+    async def cancel(
+        self, domain: str, key: str | Mapping[str, str], *, request_id: str, on_failure: OnFailure | None = None
+    ) -> Decision:
+        """Returns what was charged under an id, once. ``Problem`` with status 404 if the id is not known."""
+        return await self.ask("cancel", domain, key, on_failure=on_failure, request_id=request_id)
+
+    async def block(
+        self, domain: str, key: str | Mapping[str, str], *, seconds: float, on_failure: OnFailure | None = None
+    ) -> Decision:
+        """Refuses every request of the key for this time; 0 lifts the block."""
+        return await self.ask("block", domain, key, on_failure=on_failure, for_ms=round(seconds * 1000))
+
     async def release(
         self, domain: str, key: str | Mapping[str, str], lease: int, *, on_failure: OnFailure | None = None
     ) -> Decision:
@@ -160,8 +206,15 @@ class AsyncClient:
         """Sends any verb of the HTTP API with further fields of its body, also ones that this version does not know."""
         on_failure = self._on_failure if on_failure is None else _request.on_failure_checked(on_failure)
         body = _request.body(domain, key, **fields)
+        url = f"{self._base}/v1/{verb}"
         try:
-            return _request.decision(*await self._post(f"{self._base}/v1/{verb}", body))
+            try:
+                return _request.decision(*await self._post(url, body))
+            except NoAnswer:
+                if fields.get("request_id") is None:
+                    raise
+                # A request with an id is charged once, however often it is sent.
+                return _request.decision(*await self._post(url, body))
         except NoAnswer as error:
             return _request.without_answer(error, on_failure)
 
