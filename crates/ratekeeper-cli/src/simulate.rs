@@ -5,10 +5,13 @@
 //!              │└──▶ stats ─▶ totals | plot
 //!              └ backend: memory | redis  both on the clock of the file
 //! ```
+//!
+//! A file with `entry:` columns takes another way: [`descriptors`].
 
 mod args;
 mod backend;
 mod csv_fields;
+mod descriptors;
 mod history;
 mod jsonl;
 mod peak_windows;
@@ -54,8 +57,14 @@ pub(crate) fn run(args: &SimulateArgs) -> CommandResult {
 
 /// One policy; writes every decision.
 fn simulate(args: &SimulateArgs, store: &StoreChoice) -> CommandResult {
+    // Mistakes in the rules are reported before those in the requests.
+    let _ = policies::all(&args.rules)?;
+    let mut requests = Requests::open(&args.requests, 1)?;
+    if requests.has_descriptors() {
+        return descriptors::run(args, requests, store);
+    }
     let SelectedPolicy { policy, cost } = policies::one(&args.rules, args.policy.as_deref())?;
-    let mut requests = Requests::open(&args.requests, cost)?;
+    requests.set_default_cost(cost);
     let mut output = Output::new(args.format, &policy);
     let summary = args.summary || args.format == Format::Table;
     let mut stats = (summary || args.plot.is_some()).then(|| RunStats::new(&policy, args.plot.is_some()));

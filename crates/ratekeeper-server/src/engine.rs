@@ -34,12 +34,12 @@ use ratekeeper_core::{Ask, Decision, Release, Store, StoreError, Take, Terms, Ti
 pub use self::{
     answer::{Answer, Resolution, SubjectAnswer},
     explain::ExplainedSubject,
-    inline_limits::{MAX_INLINE_LIMITS, Throttle},
+    inline_limits::{INLINE_DOMAIN, MAX_INLINE_LIMITS, Throttle},
     reload::{LoadError, RulesStatus},
 };
 use self::{granted_leases::GrantedLeases, inline_limits::InlinePolicies, reload::RuleInputs, resolve::Resolved};
 use crate::{
-    request::{Request, RequestError, RequestedLimit},
+    request::{InlineRules, Request, RequestError, RequestedLimit},
     rulebook::{PolicyEntry, Rulebook},
     telemetry::Telemetry,
     wiring::{AnyPolicy, AnyStore},
@@ -243,6 +243,10 @@ impl Engine {
     fn requested(&self, domain: &str, limit: RequestedLimit) -> Result<Arc<PolicyEntry>, RequestError> {
         let counts = self.inner.envoy_counts_refused.load(Ordering::Relaxed);
         self.inner.inline_limits.limit(domain, limit, counts, &self.inner.store, &self.inner.telemetry)
+    }
+
+    fn inline_rules(&self, domain: &str, rules: &InlineRules<'_>) -> Result<Arc<PolicyEntry>, RequestError> {
+        self.inner.inline_limits.rules(domain, rules, &self.inner.store, &self.inner.telemetry)
     }
 
     fn let_through(&self, resolution: Resolution) {

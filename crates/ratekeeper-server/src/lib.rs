@@ -17,6 +17,7 @@ pub mod grpc;
 mod header_cache;
 pub mod health;
 pub mod http;
+mod inline_rules;
 pub mod listen;
 pub mod lossy_text;
 pub mod request;

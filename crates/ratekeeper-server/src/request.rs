@@ -4,7 +4,7 @@
 //! the wire to the store; the engine adds only the lease id of a take.
 
 use ratekeeper_core::{
-    StoreError, Verb,
+    Rule, StoreError, Verb,
     bounds::{MAX_KEY_BYTES, MAX_KEYS, MAX_NAME_BYTES, MAX_PERMITS, MAX_WAIT},
 };
 use ratekeeper_rules::EnvoyUnit;
@@ -30,6 +30,17 @@ pub struct Subject<'a> {
     pub cost: Option<u64>,
     /// A limit that replaces that of the rule file.
     pub limit: Option<RequestedLimit>,
+    /// Rules that replace those of the rule file. The key is that of the subject; a descriptor is a key as a whole.
+    pub rules: Option<InlineRules<'a>>,
+}
+
+/// Rules that come with a request.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineRules<'a> {
+    /// The rules as the wire has them. Requests with the same text have the same rules.
+    pub text: &'a str,
+    /// Reads the text; on a mistake, the message.
+    pub read: fn(&str) -> Result<Vec<Rule>, String>,
 }
 
 /// What identifies the client of a request.
@@ -94,12 +105,12 @@ impl RequestError {
 impl<'a> Subject<'a> {
     /// A subject by its descriptor, at the policy's cost.
     pub const fn descriptor(entries: &'a [(&'a str, &'a str)]) -> Self {
-        Self { descriptor: Descriptor::Entries(entries), cost: None, limit: None }
+        Self { descriptor: Descriptor::Entries(entries), cost: None, limit: None, rules: None }
     }
 
     /// A subject by its key, at the policy's cost.
     pub const fn key(key: &'a str) -> Self {
-        Self { descriptor: Descriptor::Key(key), cost: None, limit: None }
+        Self { descriptor: Descriptor::Key(key), cost: None, limit: None, rules: None }
     }
 
     /// The same subject at this cost.

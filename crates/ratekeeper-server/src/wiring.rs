@@ -8,7 +8,7 @@ pub use ratekeeper_core::HealthStatus;
 pub use ratekeeper_memory::WhenFull;
 use ratekeeper_memory::{Clock, MemoryStore};
 use ratekeeper_redis::Address;
-pub use ratekeeper_redis::Counts;
+pub use ratekeeper_redis::{Counts, OnForeignState};
 
 use futures_util::FutureExt;
 
@@ -52,6 +52,7 @@ pub async fn open_store(url: &str, settings: &StorageSettings) -> Result<AnyStor
         .nodes(settings.nodes)
         .local_bytes(settings.memory_bytes)
         .local_start(settings.local_start)
+        .on_foreign_state(settings.on_foreign_state)
         .deadline(settings.deadline);
     AnyStore::open_with(url, StoreConfig::new().memory(memory).redis(redis)).await
 }
@@ -151,6 +152,8 @@ pub struct StorageSettings {
     /// The fraction of the share, from 0 to 1, that is free while the server has not answered since the start of the
     /// process.
     pub local_start: f64,
+    /// What happens to a value under a key of ours that cannot be read. Each is logged, within a bound.
+    pub on_foreign_state: OnForeignState,
     /// The deadline of a decision on a server. By default Envoy waits 20 ms for an answer and then admits the request.
     pub deadline: std::time::Duration,
 }
@@ -163,6 +166,7 @@ impl Default for StorageSettings {
             prefix: "ratekeeper".to_owned(),
             nodes: 1,
             local_start: 0.0,
+            on_foreign_state: OnForeignState::default(),
             deadline: std::time::Duration::from_millis(12),
         }
     }

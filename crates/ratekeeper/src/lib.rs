@@ -31,6 +31,7 @@
 //! | take permits now | [`check`](Limiter::check) | a [`Decision`] |
 //! | the same without a runtime, in memory | [`check_now`](Limiter::check_now); [`verdict_now`](Limiter::verdict_now) skips the numbers | a [`Decision`], a [`Verdict`] |
 //! | take permits of several keys, all or none | [`check_all`](Limiter::check_all), [`check_all_now`](Limiter::check_all_now) | a [`JointDecision`] |
+//! | take permits under a policy that comes with the call | [`check_with`](Limiter::check_with), [`check_with_now`](Limiter::check_with_now) | a [`Decision`] |
 //! | wait for permits | `acquire`, `acquire_within` | [`AcquireError::Denied`] |
 //! | limit concurrency | `hold`, `hold_within`; the guard releases the lease | [`AcquireError::Denied`] |
 //! | charge an estimate, correct it later | [`reserve`](Limiter::reserve), [`reserve_within`](Limiter::reserve_within), then [`Reservation::settle`] | [`AcquireError::Denied`] |
@@ -175,6 +176,7 @@ mod blocking;
 mod builder;
 mod change;
 mod check_all;
+mod check_with;
 #[cfg(feature = "tokio")]
 mod deadline;
 #[cfg(feature = "rules")]

@@ -15,6 +15,7 @@ use ratekeeper_memory::MemoryStore as EmbeddedStore;
 #[cfg(not(feature = "memory"))]
 use crate::missing_store::MissingStore as EmbeddedStore;
 use crate::{
+    check_with::InlinePolicies,
     error::{BuildError, UnknownPolicy},
     observer::Observed,
     policies::{PolicySlot, PolicySlots},
@@ -50,12 +51,20 @@ pub(crate) struct Shared<S: Store> {
     pub(crate) store: S,
     pub(crate) policies: PolicySlots<S>,
     pub(crate) observer: Option<Observed>,
-    lease_ids: LeaseIds,
+    pub(crate) lease_ids: LeaseIds,
+    /// Policies that came with calls.
+    pub(crate) inline: InlinePolicies<S>,
 }
 
 impl<S: Store> Shared<S> {
     pub(crate) fn new(store: S, slots: Vec<Arc<PolicySlot<S>>>, observer: Option<Observed>) -> Self {
-        Self { store, policies: PolicySlots::new(slots), observer, lease_ids: LeaseIds::random() }
+        Self {
+            store,
+            policies: PolicySlots::new(slots),
+            observer,
+            lease_ids: LeaseIds::random(),
+            inline: InlinePolicies::default(),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod ids;
 mod log;
 mod pipelined;
 mod server;
+mod several;
 mod time;
 mod waiting;
 
@@ -29,6 +30,7 @@ async fn main() {
     }
     time::report(&server, &options).await;
     ids::report(&server, &options).await;
+    several::report(&server, &options).await;
     bytes::report(&server).await;
     log::report(&server, &options).await;
     client::report(&server, &options).await;

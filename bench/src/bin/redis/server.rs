@@ -22,6 +22,12 @@ impl Server {
         LimiterBuilder::new().name(name).rules(rules).store(store).build().expect("sound rules")
     }
 
+    /// A store on it, with a long deadline.
+    pub(crate) async fn store(&self) -> RedisStore {
+        let config = RedisConfig::default().deadline(std::time::Duration::from_secs(10));
+        RedisStore::connect_with(&self.server.url(), config).await.expect("an address")
+    }
+
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.server.url()).expect("an address");
         client.get_multiplexed_async_connection().await.expect("a server")

@@ -16,6 +16,9 @@ pub(crate) enum RequestProblem {
     MissingColumn(&'static str),
     UnknownColumn(String),
     ColumnTwice(String),
+    KeyAndEntries,
+    EntriesHere,
+    NoEntry,
     Cells { found: usize, expected: usize },
     TooLong { max: u64 },
     OpenQuote,
@@ -44,6 +47,13 @@ impl fmt::Display for RequestProblem {
             Self::MissingColumn(column) => write!(f, "the header has no column {column}; {COLUMNS}"),
             Self::UnknownColumn(found) => write!(f, "the header has a column {}; {COLUMNS}", shown(found)),
             Self::ColumnTwice(found) => write!(f, "the header has the column {found} twice; keep one of them"),
+            Self::KeyAndEntries => f.write_str(
+                "the header has a column key and entry: columns; keep the key, or the entries that the rules match",
+            ),
+            Self::EntriesHere => f.write_str(
+                "the header has entry: columns, which simulate reads without --compare; use a column key here",
+            ),
+            Self::NoEntry => f.write_str("every entry of the row is empty; give it a value that the rules match"),
             Self::Cells { found, expected } => write!(
                 f,
                 "{} where the header has {expected}; leave a cell empty for its default, and put quotes around a key \

@@ -139,6 +139,10 @@ pub(crate) struct ServeArgs {
     /// Deadline of a decision in Redis, in milliseconds. The default timeout of Envoy is 20.
     #[arg(long, env = "RATEKEEPER_STORE_DEADLINE", value_name = "MS", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Store")]
     store_deadline: u32,
+    /// What happens to a value in Redis under a key of ours that cannot be read: not written by ratekeeper, damaged, or of
+    /// rules that are not known. Each is logged as a warning, within a bound. Values that are no strings are always left alone.
+    #[arg(long, env = "RATEKEEPER_FOREIGN_VALUES", value_enum, default_value_t, help_heading = "Store")]
+    foreign_values: ForeignValues,
     /// What happens to counts when a reload changes a quota.
     #[arg(long, env = "RATEKEEPER_ON_CHANGE", value_enum, default_value_t, help_heading = "Store")]
     on_change: OnChange,
@@ -220,6 +224,18 @@ pub(crate) enum OnChange {
     Scale,
     /// All keys start in the initial state.
     Fresh,
+}
+
+/// What happens to a value in Redis that cannot be read.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum ForeignValues {
+    /// It stays, and the key's rules are decided by their `on_store_failure`.
+    #[default]
+    Keep,
+    /// It is replaced by a key that has used all its permits.
+    Exhausted,
+    /// It is replaced by a key in its initial state.
+    Initial,
 }
 
 fn denial_status(word: &str) -> Result<u16, String> {

@@ -10,7 +10,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
     /// The requests: CSV with a header; `-` reads standard input. Columns: at_ms, key, and optionally cost,
-    /// max_wait_ms and op.
+    /// max_wait_ms and op; or entry:NAME columns instead of key, which the rule file matches as a server does.
     #[arg(long, alias = "traffic", value_name = "FILE|-")]
     pub(crate) requests: PathBuf,
     /// Which policy of the rule file; needed if it has several.

@@ -27,6 +27,19 @@ pub(crate) struct RequestLine<'a> {
     pub(crate) number: u64,
 }
 
+/// One line of a file with `entry:` columns.
+#[derive(Clone, Debug)]
+pub(crate) struct DescriptorLine {
+    pub(crate) at: Timestamp,
+    /// The entries of each descriptor; at least one.
+    pub(crate) descriptors: Vec<Vec<(String, String)>>,
+    /// `None`: the cost of the policy.
+    pub(crate) cost: Option<u64>,
+    pub(crate) verb: Verb,
+    pub(crate) terms: Terms,
+    pub(crate) number: u64,
+}
+
 /// A requests file, being read.
 pub(crate) struct Requests {
     name: String,
@@ -40,10 +53,12 @@ pub(crate) struct Requests {
 }
 
 /// Indexes of the columns.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Columns {
     at: usize,
     key: usize,
+    /// `entry:` columns: descriptor, name of the entry, position.
+    entries: Vec<(usize, String, usize)>,
     cost: Option<usize>,
     max_wait: Option<usize>,
     op: Option<usize>,
@@ -102,6 +117,9 @@ impl Requests {
 
     /// The next request; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<RequestLine<'_>>, Failure> {
+        if self.has_descriptors() {
+            return Err(self.failure(RequestProblem::EntriesHere));
+        }
         if !self.advance()? {
             return Ok(None);
         }
@@ -117,6 +135,31 @@ impl Requests {
             }
             Err(problem) => Err(self.failure(problem)),
         }
+    }
+
+    /// The next request of a file with `entry:` columns; `None` at the end.
+    pub(crate) fn next_descriptors(&mut self) -> Result<Option<DescriptorLine>, Failure> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        self.number += 1;
+        let line = self.columns.descriptors(&self.record).map_err(|problem| self.failure(problem))?;
+        if line.at < self.last_at {
+            let (at, before) = (millis(line.at), millis(self.last_at));
+            return Err(self.failure(RequestProblem::Backwards { at, before }));
+        }
+        self.last_at = line.at;
+        Ok(Some(DescriptorLine { number: self.number, ..line }))
+    }
+
+    /// Whether the file has `entry:` columns.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        !self.columns.entries.is_empty()
+    }
+
+    /// The cost of requests without one.
+    pub(crate) fn set_default_cost(&mut self, cost: u64) {
+        self.default_cost = cost;
     }
 
     /// Whether the file has a column `op`.
@@ -200,6 +243,14 @@ impl Columns {
                 "lifetime_ms" => &mut found.lifetime,
                 "on_expiry" => &mut found.on_expiry,
                 "at_least" => &mut found.at_least,
+                word if entry_column(word).is_some() => {
+                    let Some((descriptor, entry)) = entry_column(word) else { continue };
+                    if found.entries.iter().any(|(other, known, _)| (*other, known.as_str()) == (descriptor, entry)) {
+                        return Err(RequestProblem::ColumnTwice(name));
+                    }
+                    found.entries.push((descriptor, entry.to_owned(), position));
+                    continue;
+                }
                 _ => return Err(RequestProblem::UnknownColumn(name)),
             };
             if column.replace(position).is_some() {
@@ -207,7 +258,12 @@ impl Columns {
             }
         }
         found.at = at.ok_or(RequestProblem::MissingColumn("at_ms"))?;
-        found.key = key.ok_or(RequestProblem::MissingColumn("key"))?;
+        match (key, found.entries.is_empty()) {
+            (Some(key), true) => found.key = key,
+            (None, true) => return Err(RequestProblem::MissingColumn("key")),
+            (None, false) => {}
+            (Some(_), false) => return Err(RequestProblem::KeyAndEntries),
+        }
         Ok(found)
     }
 
@@ -216,13 +272,25 @@ impl Columns {
         if record.len() != self.count {
             return Err(RequestProblem::Cells { found: record.len(), expected: self.count });
         }
+        let (at, cost, verb, terms) = self.common(record, default_cost)?;
+        let cost = cost.unwrap_or(default_cost);
+        Ok(RequestLine { at, key: self.key(record)?, cost, verb, terms, number: 0 })
+    }
+
+    /// Time, cost if there is one, and verb of a record.
+    #[inline]
+    fn common(
+        &self,
+        record: &ByteRecord,
+        default_cost: u64,
+    ) -> Result<(Timestamp, Option<u64>, Verb, Terms), RequestProblem> {
         let cell = |column: usize| record[column].trim_ascii();
         let optional = |column: Option<usize>| column.map(cell).filter(|cell| !cell.is_empty());
         let at = match cell(self.at) {
             b"" => return Err(RequestProblem::NoTime),
             text => Timestamp::EPOCH + csv_fields::micros("at_ms", text)?,
         };
-        let cost = optional(self.cost).map_or(Ok(default_cost), csv_fields::cost)?;
+        let cost = optional(self.cost).map(csv_fields::cost).transpose()?;
         let max_wait =
             optional(self.max_wait).map_or(Ok(Span::ZERO), |text| csv_fields::micros("max_wait_ms", text))?;
         let mut terms = Terms::NONE;
@@ -238,8 +306,31 @@ impl Columns {
         if let Some(least) = optional(self.at_least) {
             terms = terms.at_least(csv_fields::cost(least)?);
         }
-        let verb = csv_fields::verb(optional(self.op).unwrap_or(b"take"), cost, max_wait, terms.id)?;
-        Ok(RequestLine { at, key: self.key(record)?, cost, verb, terms, number: 0 })
+        let op = optional(self.op).unwrap_or(b"take");
+        let verb = csv_fields::verb(op, cost.unwrap_or(default_cost), max_wait, terms.id)?;
+        Ok((at, cost, verb, terms))
+    }
+
+    /// A record of a file with `entry:` columns. Empty fields leave their entry out.
+    fn descriptors(&self, record: &ByteRecord) -> Result<DescriptorLine, RequestProblem> {
+        if record.len() != self.count {
+            return Err(RequestProblem::Cells { found: record.len(), expected: self.count });
+        }
+        let (at, cost, verb, terms) = self.common(record, 1)?;
+        let mut descriptors: Vec<Vec<(String, String)>> = vec![Vec::new(); MAX_DESCRIPTORS];
+        for (descriptor, name, column) in &self.entries {
+            let cell = &record[*column];
+            let cell = if column + 1 == self.count { cell.strip_suffix(b"\r").unwrap_or(cell) } else { cell };
+            let value = std::str::from_utf8(cell).map_err(|_| RequestProblem::KeyNotText)?;
+            if !value.is_empty() {
+                descriptors[*descriptor].push((name.clone(), value.to_owned()));
+            }
+        }
+        descriptors.retain(|entries| !entries.is_empty());
+        if descriptors.is_empty() {
+            return Err(RequestProblem::NoEntry);
+        }
+        Ok(DescriptorLine { at, descriptors, cost, verb, terms, number: 0 })
     }
 
     /// Spaces belong to the key.
@@ -255,6 +346,13 @@ impl Columns {
             _ => std::str::from_utf8(key).map_err(|_| RequestProblem::KeyNotText),
         }
     }
+}
+
+/// The descriptor, from 0, and the entry of a column such as `entry:user` or `entry2:ip`.
+fn entry_column(name: &str) -> Option<(usize, &str)> {
+    let (number, entry) = name.strip_prefix("entry")?.split_once(':')?;
+    let descriptor = if number.is_empty() { 1 } else { number.parse::<usize>().ok().filter(|number| *number > 1)? };
+    ((1..=MAX_DESCRIPTORS).contains(&descriptor) && !entry.is_empty()).then(|| (descriptor - 1, entry))
 }
 
 /// Input of the CSV reader with a bound per record: an unclosed quote would otherwise consume the rest of the file. At the
@@ -303,5 +401,7 @@ impl Read for Guarded {
 const END: [u8; 2] = *b"\n.";
 /// The longest record, its line feed included. It has room for several keys of maximal length.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
+/// The most descriptors of one line.
+const MAX_DESCRIPTORS: usize = 8;
 /// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;

@@ -2,12 +2,35 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Take, Timestamp, Verb, store_api::KeyState};
+use ratekeeper_core::{Take, Timestamp, Verb, algorithm::Meter, store_api::KeyState};
 
 use super::{HashedKey, Shard};
 use crate::{config::WhenFull, policies::VersionNode};
 
 impl Shard {
+    /// The entry and the meter of a stored key whose version is current; `None` if its state is elsewhere. The index is
+    /// valid until an entry is added or removed.
+    pub(crate) fn known_meter(&mut self, key: &HashedKey<'_>) -> Option<(usize, Meter)> {
+        if !key.policy.version.is_current() {
+            return None;
+        }
+        let index = self.find(key)?;
+        let entry = self.table.get(index);
+        let is_of_version = self.versions.serial(entry.version()) == key.policy.version.serial;
+        entry.meter().filter(|_| is_of_version).map(|meter| (index, meter))
+    }
+
+    /// Stores the meter of [`known_meter`](Self::known_meter) again, if it has changed, and notes a denial.
+    pub(crate) fn set_known_meter(&mut self, index: usize, meter: Option<Meter>, denied: bool) {
+        let entry = self.table.get_mut(index);
+        if let Some(meter) = meter {
+            entry.set_meter(meter);
+        }
+        if denied {
+            entry.mark_denied();
+        }
+    }
+
     /// Checks a key's state out, migrated to its target version.
     pub(crate) fn check_out_key(&mut self, key: &HashedKey<'_>, now: Timestamp) -> CheckedOut {
         let target = key.policy.target();

@@ -4,14 +4,15 @@
 //! files.
 
 use ratekeeper_core::{Effect, Period, Rule, Span, Store, bounds::MAX_KEY_BYTES};
-use ratekeeper_rules::{Format, parse_duration, read_str};
+use ratekeeper_rules::parse_duration;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::json;
 use crate::{
     engine::Engine,
     http::{HttpResponse, Problem},
+    inline_rules,
     request::RequestError,
     rulebook::Override,
 };
@@ -115,17 +116,8 @@ fn rules(put: &PutOverride<'_>) -> Result<(Vec<Rule>, Effect), Problem> {
         put.deny.then(|| ",\"deny\":true".to_owned()),
         put.unlimited.then(|| ",\"unlimited\":true".to_owned()),
     ];
-    let (name, fields) = (Value::from(put.policy.as_str()), fields.into_iter().flatten().collect::<String>());
-    let domain = Value::from(put.domain.as_str());
-    let text = format!(r#"{{"domain":{domain},"policies":[{{"name":{name}{fields}}}]}}"#);
-    let file = read_str("override", &text, Format::Json).map_err(|problems| {
-        let messages: Vec<String> =
-            problems.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
-        Problem::bad_request(messages.join("; ").replace("policies[0].", ""))
-    })?;
-    let policies = file.policies().iter().flat_map(|entry| entry.policy.rules());
-    let effect = file.policies().first().map_or(Effect::Limit, |entry| entry.policy.effect());
-    Ok((policies.map(|rule| rule.rule().clone()).collect(), effect))
+    let fields = fields.into_iter().flatten().collect::<String>();
+    inline_rules::of_policy(&put.domain, &put.policy, &fields).map_err(Problem::bad_request)
 }
 
 /// Removes an override of the admin port.

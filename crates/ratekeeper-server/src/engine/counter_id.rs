@@ -7,7 +7,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::SmallVec;
 
-use super::{Engine, inline_limits::THROTTLE_DOMAIN};
+use super::{
+    Engine,
+    inline_limits::{INLINE_DOMAIN, THROTTLE_DOMAIN},
+};
 use crate::{
     request::Descriptor,
     rulebook::{LimitEntry, LimitKind, Match, PolicyEntry},
@@ -33,6 +36,12 @@ impl Engine {
     #[must_use]
     pub fn throttle_counter_id(&self, key: &str) -> u64 {
         hash_of((THROTTLE_DOMAIN, "", key))
+    }
+
+    /// The counter id of a key under rules that come with requests, which does not depend on them.
+    #[must_use]
+    pub fn inline_counter_id(&self, key: &str) -> u64 {
+        hash_of((INLINE_DOMAIN, "", key))
     }
 }
 

@@ -1,19 +1,17 @@
-//! Inline limits: policies whose numbers come with a request (`CL.THROTTLE`, Envoy's `limit` field).
+//! Inline limits: policies whose numbers come with a request (`CL.THROTTLE`, Envoy's `limit` field, `rules` in a request).
 //!
 //! A policy is installed once for each set of numbers and cached, so that a request with known numbers costs one
-//! lookup.
-//!
-//! Bound: clients choose the numbers, so each of the two tables holds at most [`MAX_INLINE_LIMITS`] policies. Nothing
-//! is evicted; requests with further numbers are refused.
+//! lookup. Clients choose the numbers, so the [tables](table) are bounded: the least recently used policy makes room for a
+//! new one, and is installed again when it is used again.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc};
+mod table;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use std::{collections::HashMap, sync::Arc};
+
 use ratekeeper_core::{InlineLimits, OnQuotaChange, Policy, PolicyError, Quota, Rule, Span, Store, StoreError};
 
 use crate::{
-    request::{RequestError, RequestedLimit},
+    request::{InlineRules, RequestError, RequestedLimit},
     rulebook::PolicyEntry,
     telemetry::Telemetry,
     wiring::{AnyPolicy, AnyStore},
@@ -30,23 +28,21 @@ pub struct Throttle {
     pub period: Span,
 }
 
+pub use self::table::MAX_INLINE_LIMITS;
+use self::table::PolicyTable;
+
 /// Installed policies by their numbers.
 #[derive(Debug)]
 pub(super) struct InlinePolicies {
     throttles: PolicyTable<Throttle>,
     limits: PolicyTable<(Box<str>, RequestedLimit)>,
-}
-
-#[derive(Debug)]
-struct PolicyTable<K> {
-    known: ArcSwap<HashMap<K, Arc<PolicyEntry>>>,
-    /// Serializes insertions, so that a policy is installed only once.
-    adding: Mutex<()>,
+    /// By domain and text of the rules.
+    rules: PolicyTable<Box<str>>,
 }
 
 impl InlinePolicies {
     pub(super) fn new() -> Self {
-        Self { throttles: PolicyTable::new(), limits: PolicyTable::new() }
+        Self { throttles: PolicyTable::new(), limits: PolicyTable::new(), rules: PolicyTable::new() }
     }
 
     /// The token bucket with these numbers.
@@ -57,13 +53,18 @@ impl InlinePolicies {
         store: &AnyStore,
         telemetry: &Telemetry,
     ) -> Result<Arc<PolicyEntry>, RequestError> {
-        self.throttles.get(throttle, telemetry, || {
-            let Throttle { burst, count, period } = *throttle;
-            let rule = Rule::gcra("throttle", Quota::per_micros(count, period).burst(burst));
-            // One policy name for all numbers, so that a key has the same state whatever numbers it is used with.
-            let policy = Policy::new("throttle", [rule]).and_then(|policy| policy.in_domain(THROTTLE_DOMAIN));
-            install(policy, |policy| store.install_variant(policy), telemetry)
-        })
+        self.throttles.get(
+            throttle,
+            || *throttle,
+            telemetry,
+            || {
+                let Throttle { burst, count, period } = *throttle;
+                let rule = Rule::gcra("throttle", Quota::per_micros(count, period).burst(burst));
+                // One policy name for all numbers, so that a key has the same state whatever numbers it is used with.
+                let policy = Policy::new("throttle", [rule]).and_then(|policy| policy.in_domain(THROTTLE_DOMAIN));
+                install(policy, |policy| store.install_variant(policy), telemetry)
+            },
+        )
     }
 
     /// A token bucket with arbitrary numbers, for verbs whose effect does not depend on them. Prefers a cached one.
@@ -72,8 +73,8 @@ impl InlinePolicies {
         store: &AnyStore,
         telemetry: &Telemetry,
     ) -> Result<Arc<PolicyEntry>, RequestError> {
-        match self.throttles.known.load().values().next() {
-            Some(entry) => Ok(Arc::clone(entry)),
+        match self.throttles.any() {
+            Some(entry) => Ok(entry),
             None => self.throttle(&Throttle { burst: 1, count: 1, period: Span::SECOND }, store, telemetry),
         }
     }
@@ -87,63 +88,49 @@ impl InlinePolicies {
         store: &AnyStore,
         telemetry: &Telemetry,
     ) -> Result<Arc<PolicyEntry>, RequestError> {
-        self.limits.get(&(domain.into(), limit), telemetry, || {
-            let RequestedLimit { requests_per_unit, unit } = limit;
-            let quota = Quota::per_micros(requests_per_unit, unit.span());
-            let rule = Rule::fixed_window("requested", quota).count_refused(counts);
-            let name = format!("requested={requests_per_unit}%per%{}", unit.name());
-            let policy = Policy::new(name, [rule]).and_then(|policy| policy.in_domain(domain));
-            install(policy, |policy| store.install(policy, OnQuotaChange::Keep), telemetry)
-        })
+        let key: (Box<str>, RequestedLimit) = (domain.into(), limit);
+        self.limits.get(
+            &key,
+            || key.clone(),
+            telemetry,
+            || {
+                let RequestedLimit { requests_per_unit, unit } = limit;
+                let quota = Quota::per_micros(requests_per_unit, unit.span());
+                let rule = Rule::fixed_window("requested", quota).count_refused(counts);
+                let name = format!("requested={requests_per_unit}%per%{}", unit.name());
+                let policy = Policy::new(name, [rule]).and_then(|policy| policy.in_domain(domain));
+                install(policy, |policy| store.install(policy, OnQuotaChange::Keep), telemetry)
+            },
+        )
     }
-}
 
-impl<K: Clone + Eq + Hash> PolicyTable<K> {
-    fn new() -> Self {
-        Self { known: ArcSwap::default(), adding: Mutex::new(()) }
-    }
-
-    #[inline]
-    fn get(
+    /// The policy of rules that came with a request. All sets of rules share one policy name in their domain, so that a key
+    /// has one state whatever rules it is used with; rules are matched by name when they change.
+    pub(super) fn rules(
         &self,
-        key: &K,
+        domain: &str,
+        rules: &InlineRules<'_>,
+        store: &AnyStore,
         telemetry: &Telemetry,
-        make: impl FnOnce() -> Result<PolicyEntry, RequestError>,
     ) -> Result<Arc<PolicyEntry>, RequestError> {
-        match self.known.load().get(key) {
-            Some(entry) => Ok(Arc::clone(entry)),
-            None => self.add(key, telemetry, make),
-        }
+        let key = format!("{domain}\0{}", rules.text);
+        self.rules.get(
+            key.as_str(),
+            || key.as_str().into(),
+            telemetry,
+            || {
+                let policy = Policy::new(INLINE_POLICY, (rules.read)(rules.text).map_err(RequestError::Invalid)?)
+                    .and_then(|policy| policy.in_domain(domain));
+                install(policy, |policy| store.install_variant(policy), telemetry)
+            },
+        )
     }
 
-    #[cold]
-    fn add(
-        &self,
-        key: &K,
-        telemetry: &Telemetry,
-        make: impl FnOnce() -> Result<PolicyEntry, RequestError>,
-    ) -> Result<Arc<PolicyEntry>, RequestError> {
-        let _alone = self.adding.lock();
-        let known = self.known.load();
-        if let Some(entry) = known.get(key) {
-            return Ok(Arc::clone(entry));
-        }
-        if known.len() >= MAX_INLINE_LIMITS {
-            if telemetry.refused_inline_limits.inc() == 0 {
-                tracing::warn!(
-                    "{MAX_INLINE_LIMITS} different inline limits are in use; further ones are refused (logged once)"
-                );
-            }
-            let message = format!(
-                "more than {MAX_INLINE_LIMITS} different inline limits; use fewer, or put them into a rule file"
-            );
-            return Err(RequestError::Invalid(message));
-        }
-        let entry = Arc::new(make()?);
-        let mut more = HashMap::clone(&known);
-        more.insert(key.clone(), Arc::clone(&entry));
-        self.known.store(Arc::new(more));
-        Ok(entry)
+    /// A policy of [`INLINE_DOMAIN`] with arbitrary rules, for verbs whose effect does not depend on them. Its rule has the
+    /// name of the first rule of `RK.TAKE`.
+    pub(super) fn any_rules(&self, store: &AnyStore, telemetry: &Telemetry) -> Result<Arc<PolicyEntry>, RequestError> {
+        let rules = InlineRules { text: "", read: |_| Ok(vec![Rule::gcra("1", Quota::per_second(1))]) };
+        self.rules(INLINE_DOMAIN, &rules, store, telemetry)
     }
 }
 
@@ -164,8 +151,10 @@ fn install(
     })
 }
 
-/// The most sets of numbers of each kind (throttles, requested limits) that a server accepts.
-pub const MAX_INLINE_LIMITS: usize = 4_096;
-
 /// The domain of throttles.
 pub(super) const THROTTLE_DOMAIN: &str = "ratekeeper:throttle";
+
+/// The domain of rules that come with a request without a domain.
+pub const INLINE_DOMAIN: &str = "ratekeeper:inline";
+/// The name of the policy of rules that come with a request.
+const INLINE_POLICY: &str = "inline";

@@ -10,7 +10,10 @@ use smallvec::SmallVec;
 
 use self::targets::PolicyRef;
 pub(super) use self::targets::Target;
-use super::{Engine, Resolution, SubjectAnswer, inline_limits::THROTTLE_DOMAIN};
+use super::{
+    Engine, Resolution, SubjectAnswer,
+    inline_limits::{INLINE_DOMAIN, THROTTLE_DOMAIN},
+};
 use crate::{
     lossy_text::Escaped,
     request::{MAX_TARGETS, Request, RequestError},
@@ -47,9 +50,14 @@ impl<'r> Resolved<'r> {
         let mut limits: SmallVec<[Option<&'r LimitEntry>; 2]> = SmallVec::new();
         for (index, subject) in request.subjects.iter().enumerate() {
             let first = resolved.subjects.len();
-            let found = book
-                .find(request.domain, subject.descriptor)
-                .map_err(|error| RequestError::Invalid(error.to_string()))?;
+            let found = match subject.rules {
+                // The rules of the file do not matter, but the domain has to exist.
+                Some(_) if request.domain == INLINE_DOMAIN || book.knows(request.domain) => Match::Unmatched,
+                Some(_) => Match::UnknownDomain,
+                None => book
+                    .find(request.domain, subject.descriptor)
+                    .map_err(|error| RequestError::Invalid(error.to_string()))?,
+            };
             if let Match::UnknownDomain = found {
                 if request.verb == Verb::Reset {
                     return Err(RequestError::Invalid(unknown_domain(request.domain)));
@@ -60,11 +68,15 @@ impl<'r> Resolved<'r> {
             }
             let limit = match (subject.limit, found) {
                 // An inline limit has no shadow mode, so the subject is allowed without a decision.
-                (Some(_), _) if book.switches().everything_shadow => {
+                _ if (subject.limit.is_some() || subject.rules.is_some()) && book.switches().everything_shadow => {
                     engine.let_through(Resolution::SwitchedOff);
                     resolved
                         .subjects
                         .push((SubjectAnswer::of(Resolution::SwitchedOff, subject.cost.unwrap_or(1)), None));
+                    None
+                }
+                _ if subject.rules.is_some() => {
+                    resolved.add_inline(request.domain, subject, engine)?;
                     None
                 }
                 (Some(_), _) => {
@@ -134,7 +146,7 @@ impl<'r> Resolved<'r> {
 
 /// The error message of a reset in a domain without a rule file.
 fn unknown_domain(domain: &str) -> String {
-    if domain == THROTTLE_DOMAIN {
+    if domain == THROTTLE_DOMAIN || domain == INLINE_DOMAIN {
         return "inline limits are reset on the RESP port, by DEL key".to_owned();
     }
     let shown = Escaped(domain).first(SHOWN_CHARS);

@@ -6,7 +6,7 @@ use ratekeeper_core::{
     Ask, Decision, RuleDecision, RuleDecisions, Source, Span, Take, Verb, Verdict, bounds::MAX_KEY_BYTES,
 };
 
-use super::{Engine, Resolution, Throttle};
+use super::{Engine, INLINE_DOMAIN, Resolution, Throttle};
 use crate::{
     request::{RequestError, check_cost, check_length},
     rulebook::PolicyEntry,
@@ -27,20 +27,34 @@ impl Engine {
         Ok(self.conclude_throttle(&entry, key, decision, cost))
     }
 
-    /// Resets the token buckets of these keys. Returns the number of keys that may not have been in their initial
-    /// state.
+    /// Resets these keys under inline limits: the token bucket, and the state of rules that came without a domain. Returns
+    /// the number of keys that may not have been in their initial state.
     pub async fn reset_throttles(&self, keys: &[impl AsRef<str>]) -> Result<usize, RequestError> {
         let mut reset = 0;
         for key in keys.iter().map(AsRef::as_ref) {
             check_length("the key", key, MAX_KEY_BYTES)?;
-            let entry = self.inner.inline_limits.any_throttle(&self.inner.store, &self.inner.telemetry)?;
-            let ask = [Ask::new(&entry.stored, key)];
-            if may_have_state(&self.ask_store(&ask, Verb::Peek).await?) {
-                let _ = self.ask_store(&ask, Verb::Reset).await?;
-                reset += 1;
+            let inline = &self.inner.inline_limits;
+            let throttle = inline.any_throttle(&self.inner.store, &self.inner.telemetry)?;
+            let mut is_reset = self.reset(&throttle, key).await?;
+            // A key of rules is not empty.
+            if !key.is_empty() {
+                let rules = inline.any_rules(&self.inner.store, &self.inner.telemetry)?;
+                is_reset |= self.reset(&rules, key).await?;
             }
+            reset += usize::from(is_reset);
         }
         Ok(reset)
+    }
+
+    /// Resets a key; whether it may not have been in its initial state.
+    async fn reset(&self, entry: &PolicyEntry, key: &str) -> Result<bool, RequestError> {
+        let ask = [Ask::new(&entry.stored, key)];
+        let has_state = may_have_state(&self.ask_store(&ask, Verb::Peek).await?);
+        // A peek under other rules than those of the key may not see its state.
+        if has_state || entry.policy.domain() == INLINE_DOMAIN {
+            let _ = self.ask_store(&ask, Verb::Reset).await?;
+        }
+        Ok(has_state)
     }
 
     /// The decision while the kill switch is on; `None` if it is off. The store is not asked.

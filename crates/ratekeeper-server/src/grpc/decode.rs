@@ -83,6 +83,7 @@ impl<'a> Decoded<'a> {
                 descriptor: Descriptor::Entries(entries),
                 cost: part.cost,
                 limit: part.limit,
+                rules: None,
             });
             group.positions.push(position);
         }

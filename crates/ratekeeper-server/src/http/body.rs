@@ -19,15 +19,21 @@ use serde::{
 };
 
 use super::Problem;
+use crate::{
+    engine::INLINE_DOMAIN,
+    inline_rules::{self, MAX_RULES_BYTES},
+    request::InlineRules,
+};
 use entries::Entries;
+use serde_json::value::RawValue;
 use subjects::{Items, PolicyKey};
 
 /// The body of every `POST`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Body<'a> {
-    #[serde(borrow)]
-    pub(super) domain: Cow<'a, str>,
+    #[serde(borrow, default)]
+    domain: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     key: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -36,6 +42,8 @@ pub(super) struct Body<'a> {
     descriptors: Option<Items<Entries<'a>>>,
     #[serde(borrow, default)]
     keys: Option<Items<PolicyKey<'a>>>,
+    #[serde(borrow, default)]
+    rules: Option<&'a RawValue>,
     #[serde(default)]
     cost: Option<u64>,
     #[serde(default)]
@@ -74,10 +82,29 @@ pub(super) struct Endpoint {
 impl<'a> Body<'a> {
     /// Parses the body.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Problem> {
-        serde_json::from_slice(bytes).map(|Object(body)| body).map_err(|error| {
+        let invalid = |error: &dyn fmt::Display| {
             let example = r#"{"domain":"api","key":"user:42"}"#;
             Problem::bad_request(format!("the body is not valid: {error}; send JSON such as {example}"))
-        })
+        };
+        let Object(body) = serde_json::from_slice(bytes).map_err(|error| invalid(&error))?;
+        if body.domain.is_none() && body.rules.is_none() {
+            return Err(invalid(&"missing field `domain`"));
+        }
+        if let Some(rules) = body.rules.filter(|rules| rules.get().len() > MAX_RULES_BYTES) {
+            let found = rules.get().len();
+            return Err(Problem::bad_request(format!("rules are {found} bytes long; {MAX_RULES_BYTES} is the most")));
+        }
+        Ok(body)
+    }
+
+    /// The domain of the rules. Rules that come with the request need none.
+    pub(super) fn domain(&self) -> &str {
+        self.domain.as_deref().unwrap_or(INLINE_DOMAIN)
+    }
+
+    /// The rules that come with the request.
+    fn inline_rules(&self) -> Option<InlineRules<'_>> {
+        self.rules.map(|rules| InlineRules { text: rules.get(), read: inline_rules::of_json })
     }
 
     /// The verb; a field that belongs to another verb is an error.

@@ -18,7 +18,9 @@ use super::{
     openapi::{OPENAPI, OPENAPI_3_0},
     problem, render,
 };
-use crate::{config::Bounds, listen::OutOfBudget, request, security::Pass, telemetry::Wire, wiring::small};
+use crate::{
+    config::Bounds, engine::INLINE_DOMAIN, listen::OutOfBudget, request, security::Pass, telemetry::Wire, wiring::small,
+};
 
 impl Http {
     /// Answers a request; every failure becomes a problem response. Listeners call this for each request. Tests and
@@ -86,17 +88,19 @@ impl Http {
         pass: &Pass,
     ) -> Result<HttpResponse, Problem> {
         let body = Body::read(bytes)?;
-        if !pass.covers(&body.domain) {
+        let domain = body.domain();
+        // Limits without a domain need a token for all of them.
+        if !pass.covers(domain) || (domain == INLINE_DOMAIN && !pass.covers_all()) {
             return Err(problem::forbidden("the token is not for this domain"));
         }
         let (mut entries, verb, terms) = (body.entries(), body.verb(endpoint)?, body.terms(endpoint, id)?);
         let engine = &self.0.engine;
         if entries.iter().any(|entries| entries.len() > 1) {
             let rulebook = engine.rulebook();
-            entries.iter_mut().for_each(|entries| rulebook.arrange(&body.domain, entries));
+            entries.iter_mut().for_each(|entries| rulebook.arrange(domain, entries));
         }
         let subjects = body.subjects(&entries)?;
-        let request = request::Request { domain: &body.domain, subjects: &subjects, verb };
+        let request = request::Request { domain, subjects: &subjects, verb };
         let mut answer = engine.decide_with(&request, &terms).await?;
         render::name_undecided(&mut answer, &subjects);
         let line = render::answer_line(&answer, &subjects, verb, engine.store().now());

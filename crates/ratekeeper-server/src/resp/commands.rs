@@ -10,6 +10,7 @@ mod limits;
 mod numbers;
 mod pending;
 mod table;
+mod take;
 mod throttle;
 
 pub(crate) use self::pending::Pending;
@@ -41,6 +42,7 @@ fn traced(name: &[u8]) -> Option<&'static str> {
         "RK.RESERVE",
         "RK.COMMIT",
         "RK.CANCEL",
+        "RK.TAKE",
         "RK.PEEK",
         "RK.REFUND",
         "RK.SETTLE",
@@ -66,6 +68,7 @@ fn execute(session: &mut Session, command: Command<'_>, replies: &mut Replies) -
         8 if is("THROTTLE") => return started(throttle::throttle(session, command, replies), replies),
         4 if is("GCRA") => return started(throttle::gcra(session, command, replies), replies),
         8 if is("RK.CHECK") => return started(limits::execute(session, command, &limits::CHECK, replies), replies),
+        7 if is("RK.TAKE") => return started(take::take(session, command, replies), replies),
         3 if is("DEL") => return started(delete::delete(session, command, "DEL key [key …]", replies), replies),
         6 if is("UNLINK") => return started(delete::delete(session, command, "UNLINK key [key …]", replies), replies),
         4 if is("PING") => connection::ping(session, command, replies),

@@ -64,8 +64,8 @@ pub struct Telemetry {
     pub stale_rules: Gauge,
     /// Requests that the store could not decide.
     pub undecided: Counter,
-    /// Requests refused because there were too many different inline limits.
-    pub refused_inline_limits: Counter,
+    /// Inline limits that made room for others; they are installed again when they are used again.
+    pub evicted_inline_limits: Counter,
     /// Metrics of switches and secret files.
     pub(crate) admin_metrics: AdminMetrics,
     /// The keys that are denied most.
@@ -119,11 +119,7 @@ impl Default for Telemetry {
             reloads: registered(all, "reloads", "Reloads of the rule files, by outcome"),
             stale_rules: registered(all, "rules_stale", "1 while the rules in force are not those in the files"),
             undecided: registered(all, "undecided_requests", "Requests that the store could not decide"),
-            refused_inline_limits: registered(
-                all,
-                "refused_inline_limits",
-                "Requests refused because there were too many different inline limits",
-            ),
+            evicted_inline_limits: registered(all, "evicted_inline_limits", "Inline limits that made room for others"),
             admin_metrics: AdminMetrics::new(all),
             top_denied: TopDenied::new(TOP_DENIED_ENTRIES),
             recent_refusals: RecentRefusals::default(),

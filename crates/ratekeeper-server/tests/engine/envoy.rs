@@ -4,7 +4,7 @@ use ratekeeper_core::Verdict;
 use ratekeeper_rules::EnvoyUnit;
 use ratekeeper_server::{
     engine::Resolution,
-    request::{Descriptor, RequestedLimit, Subject},
+    request::{RequestedLimit, Subject},
 };
 
 use crate::{Bench, is_denied, remaining};
@@ -125,7 +125,7 @@ fn an_inline_limit_replaces_that_of_the_file() {
     let bench = Bench::new(RULES);
     let entries = [("ip", "4.4.4.4")];
     let limit = Some(RequestedLimit { requests_per_unit: 2, unit: EnvoyUnit::Hour });
-    let subject = Subject { descriptor: Descriptor::Entries(&entries), cost: None, limit };
+    let subject = Subject { limit, ..Subject::descriptor(&entries) };
     assert_eq!(remaining(&bench.ask("edge", &[subject]).unwrap()), 1);
     assert!(bench.ask("edge", &[subject]).unwrap().is_allowed());
     let denied = bench.ask("edge", &[subject]).unwrap();

@@ -16,6 +16,7 @@ mod frames;
 mod head_method;
 mod http2;
 mod ids;
+mod inline_rules;
 mod keep_alive;
 mod malformed;
 mod nginx;

@@ -188,7 +188,7 @@ fn connection_commands_are_answered() {
     client.exchange(&["CONFIG", "GET", "save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     client.exchange(&["CONFIG", "GET", "maxmemory"], "*0\r\n");
     client.exchange(&["SELECT", "0"], "+OK\r\n");
-    client.exchange(&["COMMAND", "COUNT"], ":28\r\n");
+    client.exchange(&["COMMAND", "COUNT"], ":29\r\n");
     client.exchange(
         &["COMMAND", "INFO", "cl.throttle", "get"],
         "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
@@ -234,22 +234,16 @@ fn shutdown_answers_received_commands_and_closes() {
     assert_eq!(client.expect_end(), "");
 }
 
-/// Callers choose inline limits, so their number is bounded. Exceeding it is reported, counted, and does not affect
-/// others.
+/// Clients choose the limits, so the least recently used one makes room for a new one. Its counts are kept.
 #[test]
-fn the_4097th_inline_limit_is_refused_and_the_others_stay_in_use() {
+fn an_inline_limit_beyond_the_4096th_takes_the_place_of_another() {
     let server = Server::start();
-    for count in 1..=4_096 {
+    let mut client = server.client();
+    client.exchange(&["CL.THROTTLE", "v", "9", "1", "3600", "4"], five([0, 10, 6, -1, 14_400]));
+    for count in 2..=9_000 {
         let numbers = Throttle { burst: 10, count, period: Span::HOUR };
         let _ = server.engine.now(|| server.engine.throttle("u", numbers, 0)).unwrap().unwrap();
     }
-    let mut client = server.client();
-    for command in ["CL.THROTTLE", "THROTTLE", "GCRA"] {
-        client.send(array(&[command, "u", "5", "7", "11"]));
-        client.expect_error("ERR more than 4096 different inline limits");
-    }
-    assert_eq!(server.engine.telemetry().refused_inline_limits.get(), 3);
-    client.exchange(&["CL.THROTTLE", "v", "9", "1", "3600"], five([0, 10, 9, -1, 3_600]));
-    client.send(array(&["RK.CHECK", "api", "u"]));
-    client.expect("*22\r\n$7\r\nverdict\r\n$5\r\nallow\r\n");
+    assert!(server.engine.telemetry().evicted_inline_limits.get() > 4_000);
+    client.exchange(&["CL.THROTTLE", "v", "9", "1", "3600"], five([0, 10, 5, -1, 18_000]));
 }

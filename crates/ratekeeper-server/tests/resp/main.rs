@@ -15,5 +15,6 @@ mod pipelines;
 mod several;
 mod shared;
 mod support;
+mod take;
 mod tools;
 mod transactions;

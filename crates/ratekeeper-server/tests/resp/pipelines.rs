@@ -106,7 +106,7 @@ fn decided_without_redis(server: &Server) -> u64 {
 fn command(random: &mut Random) -> Vec<u8> {
     let key = random.pick(&["a", "b", "c", "a1", "a2", "", "ключ"]);
     let (burst, cost) = (random.pick(&["0", "3", "20"]), random.pick(&["0", "1", "2", "50"]));
-    match random.below(23) {
+    match random.below(25) {
         0..=2 => array(&["CL.THROTTLE", key, burst, "30", "60", cost]),
         3 => array(&["CL.THROTTLE", key, burst, "1", "1"]),
         4 => array(&["THROTTLE", key, "5", "10", "60", cost]),
@@ -120,6 +120,8 @@ fn command(random: &mut Random) -> Vec<u8> {
         19 => array(&["RK.CHECK", "every", "ENTRIES", "2", "user", key, "ip", "c", "COST", cost]),
         20 => array(&["RK.PENALIZE", "api", key, "COST", "1"]),
         21 => array(&["RK.SETTLE", "every", "ENTRIES", "1", "user", key, "RESERVED", "2", "ACTUAL", "1"]),
+        23 => array(&["RK.TAKE", key, random.pick(&["sliding_log", "token_bucket"]), "5", "1h", "COST", cost]),
+        24 => array(&["RK.TAKE", key, "fixed_window", burst, "1h", "AND", "token_bucket", "9", "1m", "WAIT", "3000"]),
         22 => array(&["RK.PEEK", random.pick(&["api", "shared"]), key]),
         12 => array(&["ECHO", key]),
         13 => {

@@ -8,10 +8,10 @@ use ratekeeper_server::{
     config::{AllowedHosts, AuthConfig, Bounds, ServerConfig},
     security::{RequiredSecret, Secret, TlsFiles},
     telemetry::DecisionLogConfig,
-    wiring::{StorageSettings, WhenFull},
+    wiring::{OnForeignState, StorageSettings, WhenFull},
 };
 
-use super::{MemoryFull, OnChange, ServeArgs};
+use super::{ForeignValues, MemoryFull, OnChange, ServeArgs};
 use crate::{report::Failure, serve::traces};
 
 impl ServeArgs {
@@ -49,6 +49,11 @@ impl ServeArgs {
                 prefix: self.prefix.clone(),
                 nodes: self.nodes,
                 local_start: self.local_start,
+                on_foreign_state: match self.foreign_values {
+                    ForeignValues::Keep => OnForeignState::Fail,
+                    ForeignValues::Exhausted => OnForeignState::Spent,
+                    ForeignValues::Initial => OnForeignState::Fresh,
+                },
                 deadline: Duration::from_millis(u64::from(self.store_deadline)),
             },
             http: self.http.0,

@@ -130,6 +130,23 @@ impl<'r> Resolved<'r> {
         answer
     }
 
+    /// Adds rules of the request.
+    pub(super) fn add_inline(
+        &mut self,
+        domain: &str,
+        subject: &Subject<'r>,
+        engine: &Engine,
+    ) -> Result<(), RequestError> {
+        let Some(rules) = &subject.rules else { return Ok(()) };
+        let entry = engine.inline_rules(domain, rules)?;
+        let key = match subject.descriptor {
+            Descriptor::Entries(entries) => Cow::Owned(key::of_entries(entries)),
+            Descriptor::Key(key) | Descriptor::Policy { key, .. } => Cow::Borrowed(key),
+        };
+        self.add(PolicyRef::Shared(entry), key, subject, engine);
+        Ok(())
+    }
+
     /// Adds an inline limit of the request: a fixed window with the whole descriptor as its key. A limit of 0 is a ban.
     pub(super) fn add_requested(
         &mut self,

@@ -95,6 +95,7 @@ impl Body<'_> {
         if subjects.is_empty() {
             return Err(Problem::bad_request("the list of subjects is empty; give one, such as {\"user\": \"42\"}"));
         }
+        subjects.iter_mut().for_each(|subject| subject.rules = self.inline_rules());
         self.set_costs(&mut subjects)?;
         Ok(subjects)
     }

@@ -176,6 +176,14 @@ impl LimitRequest {
         &self.terms
     }
 
+    pub(super) fn new(cost: Option<u64>, verb: Verb) -> Self {
+        Self { cost, verb, terms: Terms::NONE }
+    }
+
+    pub(super) fn cost(&self) -> Option<u64> {
+        self.cost
+    }
+
     /// The subjects of the engine's request.
     pub(super) fn subjects<'a>(&self, subjects: &'a Subjects<'_>) -> Vec<Subject<'a>> {
         let parts = subjects.descriptors();

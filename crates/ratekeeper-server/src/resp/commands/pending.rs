@@ -4,8 +4,12 @@
 
 use smallvec::SmallVec;
 
-use super::{CommandError, Replies, Session, delete, limits, throttle};
-use crate::{engine::Engine, resp::reply::Protocol, telemetry::Trace};
+use super::{CommandError, Replies, Session, delete, limits, take, throttle};
+use crate::{
+    engine::{Engine, INLINE_DOMAIN},
+    resp::reply::Protocol,
+    telemetry::Trace,
+};
 
 /// A command that waits for the store.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub(crate) struct Pending {
 enum PendingKind {
     Throttle { key: Box<str>, terms: throttle::ThrottleRequest },
     Limits { domain: Box<str>, subjects: limits::OwnedSubjects, terms: limits::LimitRequest },
+    Take(take::OwnedTake),
     Delete { keys: Vec<Box<str>> },
 }
 
@@ -42,6 +47,11 @@ impl Pending {
         }
         let what = PendingKind::Limits { domain: domain.into(), subjects: subjects.to_owned(), terms };
         Self { counter_ids, what, trace: Trace::none() }
+    }
+
+    pub(super) fn take(session: &Session, take: take::OwnedTake) -> Self {
+        let counter_ids = SmallVec::from_buf([session.engine.inline_counter_id(take.key())]);
+        Self { counter_ids, what: PendingKind::Take(take), trace: Trace::none() }
     }
 
     pub(super) fn delete(keys: &[&str]) -> Self {
@@ -86,6 +96,11 @@ impl PendingKind {
                 let subjects = terms.subjects(&subjects);
                 let answered = engine.decide_with(&terms.request(domain, &subjects), terms.terms()).await;
                 terms.write_reply(replies, &answered.map_err(CommandError::because)?, &subjects)?;
+            }
+            Self::Take(take) => {
+                let subjects = [take.subject()];
+                let answered = engine.decide(&take.terms().request(INLINE_DOMAIN, &subjects)).await;
+                take.terms().write_reply(replies, &answered.map_err(CommandError::because)?, &subjects)?;
             }
             Self::Delete { keys } => {
                 let reset = engine.reset_throttles(keys).await;

@@ -35,6 +35,7 @@ const COMMANDS: &[CommandInfo] = &[
     listed("throttle", -5, LIMITS, 1),
     listed("gcra", -5, LIMITS, 1),
     listed("rk.check", -3, LIMITS, 2),
+    listed("rk.take", -5, LIMITS, 1),
     listed("rk.peek", -3, &["readonly", "fast"], 2),
     listed("rk.reserve", -5, LIMITS, 2),
     listed("rk.commit", -7, LIMITS, 2),
