@@ -94,7 +94,7 @@ fn ask_store(args: &ExplainArgs, url: &str, entries: &[(&str, &str)]) -> Result<
         let mut entries = entries.to_vec();
         book.arrange(&domain, &mut entries);
         let descriptor = args.key.as_deref().map_or(Descriptor::Entries(&entries), Descriptor::Key);
-        let subjects = [Subject { descriptor, cost: args.cost, limit: None }];
+        let subjects = [Subject { descriptor, cost: args.cost, ..Subject::key("") }];
         let request = Request { domain: &domain, subjects: &subjects, verb: Verb::Take(Take::now()) };
         let explained = engine
             .explain(&request)

@@ -92,7 +92,7 @@ pub(super) async fn run(engine: &Engine, bytes: &[u8]) -> Result<HttpResponse, P
         (None, false) => Descriptor::Entries(&entries),
         _ => return Err(Problem::bad_request("give a key or a descriptor, and not both")),
     };
-    let subjects = [Subject { descriptor, cost: request.cost, limit: None }];
+    let subjects = [Subject { descriptor, cost: request.cost, ..Subject::key("") }];
     let asked = Request { domain: &domain, subjects: &subjects, verb: Verb::Take(Take::now()) };
     let explained = engine.explain(&asked).await?;
     let text = explained.iter().map(|subject| subject.text.as_str()).collect::<Vec<_>>().join("\n");
