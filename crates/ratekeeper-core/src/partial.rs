@@ -22,7 +22,7 @@ pub fn take_part(keys: &mut [RequestKey<'_>], take: &Take, least: u64, now: Time
     for key in &mut *keys {
         moved |= key.follow(now).0;
         if key.cost > 0 {
-            let enforced = key.looks(now).filter(|(rule, _)| !rule.is_shadow());
+            let enforced = key.looks(now).filter(|(rule, _)| !rule.is_shadow() && !rule.is_auto_block());
             passes = enforced.map(|(_, look)| look.remaining).fold(passes, u64::min);
         }
     }

@@ -7,6 +7,8 @@ if least >= 0 and least < cost then
 --@ end
 --@ rules
 --@ if enforcing
+--@ if auto block
+--@ else
     do
       local remaining, rests
 --@ do level
@@ -15,6 +17,7 @@ if least >= 0 and least < cost then
         most = remaining
       end
     end
+--@ end
 --@ end
 --@ end
 --@ if several

@@ -5,7 +5,7 @@
 
 use std::{slice, time::Instant};
 
-use ratekeeper_core::{Decision, RequestId, Source, Take, Terms, Verb};
+use ratekeeper_core::{Decision, RequestId, RuleRole, Source, Take, Terms, Verb};
 
 use super::{Failure, RedisStore};
 use crate::{key::record_name, ledger::RequestKey, link::Destination};
@@ -69,7 +69,7 @@ impl RedisStore {
         let mut passes = most;
         for (ask, name) in asks.iter().zip(names).filter(|(ask, _)| ask.cost > 0) {
             let peeked = self.ask_together(&[*ask], slice::from_ref(name), &Verb::Peek, &Terms::NONE, deadline).await?;
-            let enforced = peeked.rules.iter().filter(|rule| !rule.shadow);
+            let enforced = peeked.rules.iter().filter(|rule| !rule.shadow && rule.role == RuleRole::Limit);
             passes = enforced.map(|rule| rule.remaining).fold(passes, u64::min);
         }
         let granted = passes.max(least.min(most));

@@ -9,13 +9,14 @@ use std::{
 };
 
 use ratekeeper_core::{
-    Ask, Decision, OnExpiry, RequestId, Span, StoreError, Terms, Verb,
+    Ask, Decision, Effect, OnExpiry, RequestId, Span, StoreError, Terms, Verb,
     store_api::{OpenReservation, RequestRecord},
 };
 
 use super::{
     Failure, RedisStore,
     keys::{NamedKey, check},
+    without_rules::has_effect,
 };
 use crate::{
     ledger::RequestKey,
@@ -47,6 +48,12 @@ impl RedisStore {
         if self.is_expiry_due() {
             Box::pin(self.expire_due()).await;
         }
+        let denies = |ask: &Ask<'_, RedisPolicy>| ask.cost > 0 && ask.policy.load().policy.effect() == Effect::Deny;
+        let limited: Vec<Ask<'_, RedisPolicy>> = asks.iter().filter(|ask| !has_effect(ask)).copied().collect();
+        if limited.is_empty() || asks.iter().any(denies) {
+            return self.decide_without_rules(asks, verb).await;
+        }
+        let asks = limited.as_slice();
         let keys: Vec<NamedKey> = asks.iter().map(NamedKey::of).collect();
         let requests: Vec<RequestKey<'_>> = keys.iter().map(NamedKey::request).collect();
         if let Some(repeated) = self.repeated_here(&requests, terms.id) {
