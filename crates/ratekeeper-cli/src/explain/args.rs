@@ -56,6 +56,20 @@ pub(crate) struct ExplainArgs {
     /// Token of the admin port: the first line of a file, or the variable RATEKEEPER_ADMIN_TOKEN.
     #[arg(long, env = "RATEKEEPER_ADMIN_TOKEN_FILE", value_name = "FILE", conflicts_with_all = ["requests", "store"])]
     pub(crate) token_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) tls: TlsArgs,
+    /// For https:// addresses: certificate authority of the server, as PEM. The default is the system's trust store.
+    #[arg(long, env = "RATEKEEPER_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The client certificate, for servers that require one.
+    #[arg(long, env = "RATEKEEPER_CERT", value_name = "FILE", requires = "cert_key")]
+    cert: Option<PathBuf>,
+    /// Its private key; `--key` of other commands.
+    #[arg(long, env = "RATEKEEPER_KEY", value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
+}
+
+impl ExplainArgs {
+    /// TLS settings of the connection to the server.
+    pub(crate) fn tls(&self) -> TlsArgs {
+        TlsArgs::new(self.ca.clone(), self.cert.clone(), self.cert_key.clone())
+    }
 }

@@ -65,7 +65,7 @@ fn ask_server(args: &ExplainArgs, server: &Endpoint, entries: &[(&str, &str)]) -
         body.insert("cost".to_owned(), json!(cost));
     }
     let token = token(args.token_file.as_deref(), "RATEKEEPER_ADMIN_TOKEN")?;
-    let client = Client::new(server, &args.tls, token.as_ref())?;
+    let client = Client::new(server, &args.tls(), token.as_ref())?;
     let reply = client.ask("/api/explain", Some(Value::Object(body).to_string()))?;
     let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
     let is_denied = reply["subjects"].as_array().is_some_and(|subjects| {

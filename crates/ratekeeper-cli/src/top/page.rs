@@ -206,7 +206,7 @@ fn refusal_table(refusals: &[Refusal], columns: usize) -> Vec<String> {
     let policy_width = width(policies.iter().map(String::as_str).collect());
     let line = |ago: &str, key: &str, policy: &str, reason: &str| {
         let (key, policy) = (clip(key, key_width), clip(policy, policy_width));
-        format!("{ago:>9} {key:<key_width$} {policy:<policy_width$} {}", Escaped(reason)).trim_end().to_owned()
+        format!("{ago:>10} {key:<key_width$} {policy:<policy_width$} {}", Escaped(reason)).trim_end().to_owned()
     };
     let mut lines = vec![String::new(), line("refused", "key", "policy", "reason")];
     for (one, policy) in refusals.iter().zip(&policies) {

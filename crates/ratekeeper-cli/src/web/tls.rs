@@ -32,6 +32,11 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
+    /// Settings of a command whose `--key` is the key of a limit.
+    pub(crate) fn new(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Self {
+        Self { ca, cert, key }
+    }
+
     pub(super) fn connector(&self) -> Result<TlsConnector, Failure> {
         // An explicit provider does not depend on the process-wide default.
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

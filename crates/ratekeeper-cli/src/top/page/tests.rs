@@ -67,9 +67,9 @@ fn recent_refusals_have_their_reasons_and_untrusted_keys_are_escaped() {
     assert_eq!(
         lines,
         [
-            " 61.0 s ago a\\u{1b}[2J api/per-user would refuse: rule few: a cost of 9, and 3 is the most at once",
-            "  0.2 s ago 42          api/per-user rule few: 0 of 3 left for a cost of 1, passes in 20m",
-            "  refused key         policy       reason",
+            "61.0 s ago a\\u{1b}[2J api/per-user would refuse: rule few: a cost of 9, and 3 is the most at once",
+            " 0.2 s ago 42         api/per-user rule few: 0 of 3 left for a cost of 1, passes in 20m",
+            "   refused key        policy       reason",
         ]
     );
 }
