@@ -122,7 +122,8 @@ async fn compare(server: &RedisServer, name: &str, quota: Quota, options: &Optio
                 continue;
             }
             let limiter = limiter(server, quota, *way).await;
-            let key = format!("{name} {round} {way:?}");
+            // Without spaces, which are escaped in the key's name.
+            let key = format!("{name}-{round}-{way:?}").replace(' ', "-");
             if *way == Way::Prepaid {
                 let warm = Instant::now();
                 while warm.elapsed() < options.warm {

@@ -27,7 +27,7 @@ const CONFIG: HolderConfig = HolderConfig {
     largest_cost: 25,
 };
 
-struct Scene {
+struct LateCallScene {
     mutant: Option<Mutant>,
     policy: Policy,
     key: AllottedKey,
@@ -35,7 +35,7 @@ struct Scene {
     uses: Vec<Use>,
 }
 
-impl Scene {
+impl LateCallScene {
     fn new(mutant: Option<Mutant>) -> Self {
         let policy = Policy::new("p", [Rule::sliding_log("r", Quota::per_second(100))]).unwrap();
         let holder = SharedHolder::new(Holder::new(1, LocalTime(0)), CONFIG, 0, ());
@@ -98,6 +98,6 @@ fn local(ms: u64) -> LocalTime {
 
 #[test]
 fn permits_that_the_store_has_ended_are_not_kept() {
-    assert_eq!(Scene::new(None).run(), (100, 0), "uses, and how many are too many");
-    assert_eq!(Scene::new(Some(Mutant::EndedKept)).run(), (150, 50));
+    assert_eq!(LateCallScene::new(None).run(), (100, 0), "uses, and how many are too many");
+    assert_eq!(LateCallScene::new(Some(Mutant::EndedKept)).run(), (150, 50));
 }

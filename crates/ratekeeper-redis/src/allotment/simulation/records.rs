@@ -8,6 +8,10 @@
 //! | it steps back | the same for windows, stepwise and counters: a window returns; of others what was reserved |
 //! | the quota changes | what is held and reserved beyond the new limit |
 //! | a refund, penalty, reset or change | the limit of a window that starts with the first request: it may start elsewhere |
+//!
+//! Why a reset adds what is held of buckets: a report is not charged before the last change of the bucket, or what has
+//! drained until then would drain again. A reset forgets the time of that change, so uses from before it that are reported
+//! after it drain once more for the time in between. They were held when it came.
 
 use ratekeeper_core::{
     OnQuotaChange, Policy, Timestamp,
