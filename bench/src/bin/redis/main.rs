@@ -7,7 +7,7 @@
 //! `--pipelined` prints only the comparison of clients on one connection.
 
 #![allow(clippy::print_stdout, reason = "the report is the output")]
-#![allow(clippy::expect_used, reason = "a benchmark that cannot run should stop")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot run should stop")]
 
 mod bytes;
 mod client;
