@@ -76,27 +76,6 @@ async fn a_hot_key_is_decided_with_few_calls() {
     assert!(calls * 20 < allowed, "{allowed} allowed, {calls} calls: {counts:?}");
 }
 
-/// A loop of checks that are all answered in the process lets other tasks of its thread run.
-#[tokio::test]
-async fn a_loop_of_checks_without_a_call_yields() {
-    let server = RedisServer::start();
-    let store = connect(&server).await;
-    let policy = install(&store, bucket(1_000_000));
-    hammer(&store, &policy, Duration::from_secs(1)).await;
-    let mut yielded = 0;
-    for _ in 0..20 {
-        let other = tokio::spawn(async {});
-        let (mut here, mut asked) = (0, false);
-        while !other.is_finished() {
-            asked |= take(&store, &policy).await.source != Source::Allotment;
-            here += 1;
-            assert!(here <= 10_000, "the other task does not run");
-        }
-        yielded += u32::from(!asked);
-    }
-    assert!(yielded > 0, "each loop had a call of the store");
-}
-
 /// Several processes' stores on one key, demand above the limit: all uses stay within the bucket's bound in every window,
 /// and most of the limit is used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

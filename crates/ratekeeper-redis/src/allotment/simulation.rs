@@ -23,7 +23,6 @@ mod records;
 mod scenario;
 mod store_node;
 mod table;
-mod undated_refunds;
 mod world;
 
 use self::{

@@ -46,7 +46,7 @@ pub(super) struct RefundedUse {
 pub(super) fn excess(algorithm: &AnyAlgorithm, uses: &[Use], refunds: &[RefundedUse]) -> u64 {
     let mut all = uses.to_vec();
     let finds_charges = matches!(algorithm, AnyAlgorithm::Log(_) | AnyAlgorithm::Counter(_) | AnyAlgorithm::Window(_));
-    // A refund without a time may have removed the charge of another use; see `undated_refunds`.
+    // A refund without a time removes the latest charge. One with the time of that charge then finds another in its slice.
     let finds_charges = finds_charges && refunds.iter().all(|refund| refund.is_dated);
     for refund in refunds {
         let permits = refund.permits.cast_signed();
