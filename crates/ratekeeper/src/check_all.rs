@@ -51,7 +51,7 @@ impl JointDecision {
 
 /// The keys of one request, with their policies.
 type Keys<'l, 'a, S> = SmallVec<[(&'l PolicySlot<S>, Request<'a>); 4]>;
-type Asks<'l, S> = SmallVec<[Ask<'l, <S as Store>::Policy>; 4]>;
+type JointAsks<'l, S> = SmallVec<[Ask<'l, <S as Store>::Policy>; 4]>;
 
 /// Several keys
 impl<S: Store> Limiter<S> {
@@ -87,7 +87,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<JointDecision, RequestError> {
         let keys = self.keys(requests)?;
         let verb = self.take_all(&keys);
-        let asks: Asks<'_, S> = keys.iter().map(|(slot, request)| ask(slot, request)).collect();
+        let asks: JointAsks<'_, S> = keys.iter().map(|(slot, request)| ask(slot, request)).collect();
         let decided = self.shared.store.decide(&asks, verb).await;
         self.conclude_all(&keys, &verb, decided)
     }
@@ -149,7 +149,7 @@ impl<S: Immediate> Limiter<S> {
     ) -> Result<JointDecision, RequestError> {
         let keys = self.keys(requests)?;
         let verb = self.take_all(&keys);
-        let asks: Asks<'_, S> = keys.iter().map(|(slot, request)| ask(slot, request)).collect();
+        let asks: JointAsks<'_, S> = keys.iter().map(|(slot, request)| ask(slot, request)).collect();
         let decided = self.shared.store.decide_now(&asks, &verb);
         self.conclude_all(&keys, &verb, decided)
     }

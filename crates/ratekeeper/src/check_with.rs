@@ -1,92 +1,8 @@
-//! Checks with a policy that comes with the call.
-//!
-//! The policy is installed in the store at its first use and kept for the next one. Bound: [`MAX_INSTALLED`] policies; the least
-//! recently used one makes room for another. Dropping it loses no counts: it is installed again when it is used again.
+//! Checks with a policy that comes with the call. [`InlinePolicies`](crate::inline_policies) keeps it installed.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, Hash, Hasher, RandomState},
-    sync::{Mutex, PoisonError},
-};
-
-use ratekeeper_core::{Ask, Decision, Immediate, InlineLimits, Policy, Store, StoreError, Take, Verb};
+use ratekeeper_core::{Ask, Decision, Immediate, InlineLimits, Policy, StoreError, Take, Verb};
 
 use crate::{error::RequestError, limiter::Limiter, request::Request};
-
-/// Policies that came with calls, installed.
-pub(crate) struct InlinePolicies<S: Store> {
-    hasher: RandomState,
-    installed: Mutex<Installed<S>>,
-}
-
-struct Installed<S: Store> {
-    /// By hash; policies of one hash are compared.
-    policies: HashMap<u64, Vec<InlinePolicy<S>>>,
-    count: usize,
-    /// Calls so far: the clock of `last_used`.
-    calls: u64,
-}
-
-struct InlinePolicy<S: Store> {
-    policy: Policy,
-    handle: S::Policy,
-    last_used: u64,
-}
-
-impl<S: Store> Default for InlinePolicies<S> {
-    fn default() -> Self {
-        let installed = Installed { policies: HashMap::new(), count: 0, calls: 0 };
-        Self { hasher: RandomState::new(), installed: Mutex::new(installed) }
-    }
-}
-
-impl<S: InlineLimits> InlinePolicies<S> {
-    fn handle(&self, policy: &Policy, store: &S) -> Result<S::Policy, StoreError> {
-        let hash = self.hash(policy);
-        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
-        installed.calls += 1;
-        let calls = installed.calls;
-        let known = installed.policies.get_mut(&hash).and_then(|all| {
-            all.iter_mut().find(|one| one.policy.name() == policy.name() && one.policy.rules() == policy.rules())
-        });
-        if let Some(known) = known {
-            known.last_used = calls;
-            return Ok(known.handle.clone());
-        }
-        if installed.count >= MAX_INSTALLED {
-            installed.evict();
-        }
-        // The domain is valid, and keeps the name from being one of the limiter's policies.
-        let stored = policy.clone().in_domain(DOMAIN).unwrap_or_else(|_| policy.clone());
-        let handle = store.install_variant(stored)?;
-        let one = InlinePolicy { policy: policy.clone(), handle: handle.clone(), last_used: calls };
-        installed.policies.entry(hash).or_default().push(one);
-        installed.count += 1;
-        Ok(handle)
-    }
-
-    fn hash(&self, policy: &Policy) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        policy.name().hash(&mut hasher);
-        for rule in policy.rules() {
-            rule.name().hash(&mut hasher);
-            rule.rule().quota().limit().hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-}
-
-impl<S: Store> Installed<S> {
-    /// Removes the least recently used policy.
-    fn evict(&mut self) {
-        let oldest = self.policies.values().flatten().map(|one| one.last_used).min();
-        for all in self.policies.values_mut() {
-            all.retain(|one| Some(one.last_used) != oldest);
-        }
-        self.policies.retain(|_, all| !all.is_empty());
-        self.count = self.policies.values().map(Vec::len).sum();
-    }
-}
 
 /// A policy that comes with the call
 impl<S: InlineLimits> Limiter<S> {
@@ -156,16 +72,12 @@ impl<S: Immediate + InlineLimits> Limiter<S> {
     }
 }
 
-/// The domain of policies that come with calls.
-const DOMAIN: &str = "ratekeeper:inline";
-/// The most policies that stay installed.
-const MAX_INSTALLED: usize = 1_024;
-
 #[cfg(all(test, feature = "memory"))]
 mod tests {
     use ratekeeper_core::{Quota, Rule};
 
     use super::*;
+    use crate::inline_policies::MAX_INSTALLED;
 
     fn policy(limit: u64) -> Policy {
         Policy::new(
@@ -183,7 +95,7 @@ mod tests {
         for limit in 1_000..1_000 + 2 * MAX_INSTALLED as u64 {
             assert!(limiter.check_with_now(&policy(limit), "other").is_ok());
         }
-        assert_eq!(limiter.shared.inline.installed.lock().unwrap().count, MAX_INSTALLED);
+        assert_eq!(limiter.shared.inline.len(), MAX_INSTALLED);
         assert!(limiter.store().policy_versions() <= MAX_INSTALLED + 3, "{}", limiter.store().policy_versions());
         assert_eq!(limiter.check_with_now(&policy(50), "acme").unwrap().remaining(), 29);
         assert_eq!(limiter.check_now("acme").unwrap().remaining(), 0, "the limiter's policy is another");

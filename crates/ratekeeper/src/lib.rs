@@ -184,6 +184,7 @@ mod descriptor;
 mod error;
 #[cfg(feature = "tokio")]
 mod hold;
+mod inline_policies;
 mod limiter;
 #[cfg(not(feature = "memory"))]
 mod missing_store;

@@ -15,8 +15,8 @@ use ratekeeper_memory::MemoryStore as EmbeddedStore;
 #[cfg(not(feature = "memory"))]
 use crate::missing_store::MissingStore as EmbeddedStore;
 use crate::{
-    check_with::InlinePolicies,
     error::{BuildError, UnknownPolicy},
+    inline_policies::InlinePolicies,
     observer::Observed,
     policies::{PolicySlot, PolicySlots},
     request::Request,

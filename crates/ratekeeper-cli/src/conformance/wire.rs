@@ -19,12 +19,12 @@ use crate::{
 
 /// A connection to a server.
 pub(super) struct Wire {
-    protocol: Protocol,
+    protocol: WireClient,
     address: String,
     suffix: u64,
 }
 
-enum Protocol {
+enum WireClient {
     Http(Box<Client>),
     Resp(Box<redis::Connection>),
 }
@@ -40,12 +40,12 @@ impl Wire {
                 let client = redis::Client::open(format!("redis://{rest}")).map_err(not_reached)?;
                 let connection = client.get_connection_with_timeout(TIMEOUT).map_err(not_reached)?;
                 connection.set_read_timeout(Some(TIMEOUT)).map_err(not_reached)?;
-                Protocol::Resp(Box::new(connection))
+                WireClient::Resp(Box::new(connection))
             }
             None => {
                 let endpoint = address.parse().map_err(Failure::Option)?;
                 let token = token(token_file, "RATEKEEPER_TOKEN")?;
-                Protocol::Http(Box::new(Client::new(&endpoint, tls, token.as_ref())?))
+                WireClient::Http(Box::new(Client::new(&endpoint, tls, token.as_ref())?))
             }
         };
         Ok(Self { protocol, address: address.to_owned(), suffix: RandomState::new().build_hasher().finish() })
@@ -54,8 +54,8 @@ impl Wire {
     /// Whether the vector can be run here: any clock will do, and the wire has its verbs.
     pub(super) fn serves(&self, vector: &Vector) -> bool {
         let has = |request: &VectorRequest| match self.protocol {
-            Protocol::Http(_) => true,
-            Protocol::Resp(_) => matches!(request.op.as_str(), "take" | "refund" | "reset"),
+            WireClient::Http(_) => true,
+            WireClient::Resp(_) => matches!(request.op.as_str(), "take" | "refund" | "reset"),
         };
         vector.clock == VectorClock::Any && vector.requests.iter().all(has)
     }
@@ -70,8 +70,8 @@ impl Wire {
             let key = format!("{}-{:016x}", request.key, self.suffix);
             let taken = takes.entry(&request.key).or_default();
             let decision = match &mut self.protocol {
-                Protocol::Http(client) => over_http(client, domain, &key, request, taken)?,
-                Protocol::Resp(connection) => over_resp(connection, domain, &key, request)
+                WireClient::Http(client) => over_http(client, domain, &key, request, taken)?,
+                WireClient::Resp(connection) => over_resp(connection, domain, &key, request)
                     .map_err(|error| Failure::NotReached { address: self.address.clone(), cause: error.to_string() })?,
             };
             if decision.get("source").is_some_and(|source| source == "unknown_domain") {

@@ -12,12 +12,14 @@ use crate::{
 /// Longest line of a page.
 const MAX_WIDTH: usize = 160;
 
-/// In a directory with the examples of the repository.
+/// In a directory with the rules and examples of the repository.
 #[cfg(unix)]
 #[test]
 fn the_page_about_simulate_is_executable() {
     let fixture = Fixture::new();
-    std::os::unix::fs::symlink(root().join("examples"), fixture.path("examples")).unwrap();
+    for folder in ["rules", "examples"] {
+        std::os::unix::fs::symlink(root().join(folder), fixture.path(folder)).unwrap();
+    }
     Page { name: "docs/simulate.md", fixture: &fixture, meant: &[], momentary: &[], at_least: 8 }.check();
 }
 
@@ -135,7 +137,9 @@ fn the_index_links_every_page_and_the_readme_links_the_index() {
     for (page, _) in pages() {
         let name = page.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let link = name.strip_prefix("docs/").map_or_else(|| format!("../{name}"), str::to_owned);
-        assert!(name == "docs/README.md" || index.contains(&format!("]({link})")), "{name}");
+        // The index itself, and the table of contents of the book.
+        let is_contents = ["docs/README.md", "docs/SUMMARY.md"].contains(&&*name);
+        assert!(is_contents || index.contains(&format!("]({link})")), "{name}");
     }
 }
 

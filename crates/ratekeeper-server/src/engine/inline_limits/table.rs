@@ -24,18 +24,18 @@ use crate::{request::RequestError, rulebook::PolicyEntry, telemetry::Telemetry};
 #[derive(Debug)]
 pub(super) struct PolicyTable<K> {
     hasher: RandomState,
-    shards: [Shard<K>; SHARDS],
+    shards: [TableShard<K>; SHARDS],
 }
 
 #[derive(Debug)]
-struct Shard<K> {
-    policies: RwLock<HashMap<K, Slot>>,
+struct TableShard<K> {
+    policies: RwLock<HashMap<K, CachedPolicy>>,
     /// Policies added so far: the clock of `last_used`.
     added: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CachedPolicy {
     entry: Arc<PolicyEntry>,
     /// `added` at the last use.
     last_used: AtomicU64,
@@ -43,7 +43,7 @@ struct Slot {
 
 impl<K: Eq + Hash> PolicyTable<K> {
     pub(super) fn new() -> Self {
-        let shards = std::array::from_fn(|_| Shard { policies: RwLock::default(), added: AtomicU64::new(0) });
+        let shards = std::array::from_fn(|_| TableShard { policies: RwLock::default(), added: AtomicU64::new(0) });
         Self { hasher: RandomState::new(), shards }
     }
 
@@ -76,7 +76,7 @@ impl<K: Eq + Hash> PolicyTable<K> {
     }
 }
 
-impl<K: Eq + Hash> Shard<K> {
+impl<K: Eq + Hash> TableShard<K> {
     #[cold]
     fn add(
         &self,
@@ -95,13 +95,13 @@ impl<K: Eq + Hash> Shard<K> {
             telemetry.evicted_inline_limits.inc();
         }
         let last_used = AtomicU64::new(self.added.fetch_add(1, Relaxed) + 1);
-        policies.insert(key, Slot { entry: Arc::clone(&entry), last_used });
+        policies.insert(key, CachedPolicy { entry: Arc::clone(&entry), last_used });
         Ok(entry)
     }
 }
 
 /// Removes the least recently used policy.
-fn evict<K>(policies: &mut HashMap<K, Slot>) {
+fn evict<K>(policies: &mut HashMap<K, CachedPolicy>) {
     let Some(oldest) = policies.values().map(|slot| slot.last_used.load(Relaxed)).min() else { return };
     let mut is_removed = false;
     policies.retain(|_, slot| {

@@ -107,7 +107,7 @@ fn read(command: Command<'_>) -> Result<(String, limits::LimitRequest), CommandE
     Ok((Value::Array(rules).to_string(), limits::LimitRequest::new(cost, verb)))
 }
 
-/// The value of a field: a number, a truth value or a word. A number alone is seconds where a time is expected.
+/// The value of a field: a number, a truth value or text. A number alone is seconds where a time is expected.
 fn value(field: &str, bytes: &[u8]) -> Result<Value, CommandError> {
     let word = numbers::text("the value", bytes)?;
     let is_number = !word.is_empty() && word.len() <= 19 && word.bytes().all(|byte| byte.is_ascii_digit());

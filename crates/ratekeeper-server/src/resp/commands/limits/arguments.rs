@@ -18,11 +18,11 @@ pub(super) struct Arguments<'a> {
 /// The subjects of a command.
 pub(in crate::resp::commands) enum Subjects<'a> {
     Key(&'a str),
-    Descriptors(Vec<Entries<'a>>),
+    Descriptors(Vec<EntryPairs<'a>>),
 }
 
 /// The entries of one descriptor.
-type Entries<'a> = SmallVec<[(&'a str, &'a str); 4]>;
+type EntryPairs<'a> = SmallVec<[(&'a str, &'a str); 4]>;
 
 /// Subjects of a pending command.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl<'a> Subjects<'a> {
         while let Some(count) = begins(index) {
             let count = numbers::positive("ENTRIES", count)?;
             index += 2;
-            let mut entries = Entries::new();
+            let mut entries = EntryPairs::new();
             for _ in 0..count {
                 let (Some(name), Some(value)) = (command.argument(index), command.argument(index + 1)) else {
                     return Err(CommandError::because(format_args!(
