@@ -49,3 +49,8 @@ program() {
     realpath "${CARGO_TARGET_DIR:-target}/debug/ratekeeper"
   fi
 }
+
+# Whether a program needs no loader. `ldd` succeeds for static programs that are position-independent.
+is_static() { # program
+  ! readelf -lW "$1" | grep -q INTERP
+}
