@@ -226,7 +226,7 @@ impl Store for RedisStore {
             return Ok(decision);
         }
         if asks.iter().any(without_rules::has_effect) {
-            return self.decide_without_rules(asks, verb).await;
+            return self.decide_without_rules(asks, verb, &Terms::NONE).await;
         }
         let deadline = Instant::now() + self.inner.config.link.deadline;
         let [ask] = asks else {

@@ -118,13 +118,17 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Prose, tables and output are wrapped or short enough to read without scrolling.
+/// Prose, tables and output are wrapped or short enough to read without scrolling. Commands and configurations in blocks may
+/// be longer, because some cannot be wrapped.
 #[test]
 fn pages_have_no_overlong_lines() {
     for (page, text) in pages() {
+        let mut is_code = false;
         for (number, line) in (1..).zip(text.lines()) {
+            is_code ^= line.starts_with("```");
+            let is_input = is_code && (line.starts_with("$ ") || line.starts_with("  http-request "));
             let width = line.chars().count();
-            assert!(width <= MAX_WIDTH, "{}:{number}: {width} columns, above {MAX_WIDTH}", page.display());
+            assert!(is_input || width <= MAX_WIDTH, "{}:{number}: {width} columns, above {MAX_WIDTH}", page.display());
         }
     }
 }

@@ -182,7 +182,7 @@ impl Algorithm for AutoBlock {
         let reset_at = match (record.denials, record.blocks) {
             (0, 0) => now,
             // The quiet time after a block, or after denials that were forgotten.
-            (0, _) if state.used % UNIT == 0 => record.at + length + length,
+            (0, _) if state.used.is_multiple_of(UNIT) => record.at + length + length,
             (0, _) => record.at + length,
             _ => record.at + length.max(self.within),
         };

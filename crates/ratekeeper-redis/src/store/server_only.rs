@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ratekeeper_core::{Ask, Decision, Source, StoreError, Terms, Verb};
 
-use super::{NamedKey, RedisStore, charged, check};
+use super::{NamedKey, RedisStore, charged, check, without_rules::has_effect};
 use crate::{ledger::RequestKey, policies::RedisPolicy};
 
 impl RedisStore {
@@ -24,6 +24,9 @@ impl RedisStore {
         check(asks, verb)?;
         if self.is_expiry_due() {
             Box::pin(self.expire_due()).await;
+        }
+        if asks.iter().any(has_effect) {
+            return self.decide_without_rules(asks, *verb, terms).await;
         }
         let named = asks;
         let keys: Vec<NamedKey> = asks.iter().map(NamedKey::of).collect();

@@ -51,7 +51,7 @@ impl RedisStore {
         let denies = |ask: &Ask<'_, RedisPolicy>| ask.cost > 0 && ask.policy.load().policy.effect() == Effect::Deny;
         let limited: Vec<Ask<'_, RedisPolicy>> = asks.iter().filter(|ask| !has_effect(ask)).copied().collect();
         if limited.is_empty() || asks.iter().any(denies) {
-            return self.decide_without_rules(asks, verb).await;
+            return self.decide_without_rules(asks, verb, &terms).await;
         }
         let asks = limited.as_slice();
         let keys: Vec<NamedKey> = asks.iter().map(NamedKey::of).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ratekeeper_core::{Ask, DecidedBy, Decision, Effect, RuleDecisions, Span, Store, StoreError, Take, Verb, Verdict};
+use ratekeeper_core::{Ask, DecidedBy, Decision, Effect, RuleDecisions, Span, Store, StoreError, Take, Terms, Verb, Verdict};
 
 use super::{RedisStore, keys::NamedKey};
 use crate::{ledger::RequestKey, policies::RedisPolicy};
@@ -14,6 +14,7 @@ impl RedisStore {
         &self,
         asks: &[Ask<'_, RedisPolicy>],
         verb: Verb,
+        terms: &Terms,
     ) -> Result<Decision, StoreError> {
         let is_denied = matches!(verb, Verb::Take(_))
             && asks.iter().any(|ask| ask.cost > 0 && ask.policy.load().policy.effect() == Effect::Deny);
@@ -30,7 +31,10 @@ impl RedisStore {
             let deadline = Instant::now() + self.inner.config.link.deadline;
             Box::pin(self.decide_alone(&requests, &verb, deadline)).await?
         };
-        Ok(if is_denied { decision.with_verdict(Verdict::Never, DecidedBy::Nothing) } else { decision })
+        let decision = if is_denied { decision.with_verdict(Verdict::Never, DecidedBy::Nothing) } else { decision };
+        let most = asks.iter().map(|ask| ask.cost).max().unwrap_or(0);
+        let granted = terms.at_least.map(|_| if decision.is_allowed() { most } else { 0 });
+        Ok(decision.with_granted(granted))
     }
 }
 

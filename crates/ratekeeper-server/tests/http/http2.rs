@@ -60,7 +60,10 @@ impl Http2Client {
         let mut received = Ok(Vec::new());
         while let Some(data) = timeout(TIME_LIMIT, incoming.data()).await.expect("a body in time") {
             match (data, &mut received) {
-                (Ok(data), Ok(received)) => received.extend_from_slice(&data),
+                (Ok(data), Ok(received)) => {
+                    received.extend_from_slice(&data);
+                    let _ = incoming.flow_control().release_capacity(data.len());
+                }
                 (Ok(_), Err(_)) => {}
                 (Err(error), _) => {
                     received = Err(error);

@@ -188,7 +188,7 @@ fn connection_commands_are_answered() {
     client.exchange(&["CONFIG", "GET", "save"], "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     client.exchange(&["CONFIG", "GET", "maxmemory"], "*0\r\n");
     client.exchange(&["SELECT", "0"], "+OK\r\n");
-    client.exchange(&["COMMAND", "COUNT"], ":29\r\n");
+    client.exchange(&["COMMAND", "COUNT"], ":32\r\n");
     client.exchange(
         &["COMMAND", "INFO", "cl.throttle", "get"],
         "*2\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*2\r\n+write\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",

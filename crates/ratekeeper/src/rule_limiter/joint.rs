@@ -130,10 +130,15 @@ impl<'l, 'a, S: Store> JointMatch<'l, 'a, S> {
 
     fn asks(&self) -> SmallVec<[Ask<'_, S::Policy>; 4]> {
         // A ban refuses the request, so the others are not charged.
-        let is_banned = self.parts.iter().any(|(_, part)| matches!(part, Err(RuleAnswer::RefusedAlways)));
+        let is_banned = self.is_banned();
         let cost =
             |found: &FoundPolicy<'_, S>| if is_banned && !found.policy.counts_refused() { 0 } else { found.cost };
         self.targets.iter().map(|found| Ask::new(&found.limiter.slot.handle, &found.key).cost(cost(found))).collect()
+    }
+
+    /// Whether a policy refuses the request whatever its rules.
+    fn is_banned(&self) -> bool {
+        self.parts.iter().any(|(_, part)| matches!(part, Err(RuleAnswer::RefusedAlways)))
     }
 
     fn take(&self) -> Verb {
@@ -161,6 +166,9 @@ impl<'l, 'a, S: Store> JointMatch<'l, 'a, S> {
         }
         let mut joint = decided?;
         self.refuse_over_all_quotas(&mut joint);
+        if self.is_banned() {
+            joint.combined = joint.combined.with_verdict(Verdict::Never, DecidedBy::Nothing);
+        }
         Ok(self.answer(Some(joint)))
     }
 
