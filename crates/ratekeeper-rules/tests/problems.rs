@@ -224,14 +224,14 @@ fn the_files_of_a_domain_have_one_match_mode() {
         format!("domain: api\n{mode}policies:\n{}", numbers.map(policy).collect::<String>())
     };
     let expect = |second: String, message: &str| {
-        folder.file("a.yaml", &text("match: all\n", 0..20));
+        folder.file("a.yaml", text("match: all\n", 0..20));
         folder.file("b.yaml", &second);
         let printed = read_paths([&folder.0]).unwrap_err().to_string();
         assert!(printed.contains("b.yaml:1:1: match: ") && printed.contains(message), "{printed}");
     };
     expect(text("", 20..21), "match is best, but ");
     expect(text("match: all\n", 20..33), "the domain has 33 policies; 32 is the most");
-    folder.file("b.yaml", &text("match: all\n", 20..32));
+    folder.file("b.yaml", text("match: all\n", 20..32));
     assert!(read_paths([&folder.0]).is_ok());
 }
 

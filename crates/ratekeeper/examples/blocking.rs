@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     match limiter.acquire_within("partner", Duration::from_millis(1)) {
         Err(AcquireError::Denied { .. }) => {
-            println!("{:>5} ms  a wait of 1 ms is too short", began.elapsed().as_millis())
+            println!("{:>5} ms  a wait of 1 ms is too short", began.elapsed().as_millis());
         }
         other => println!("{other:?}"),
     }

@@ -72,7 +72,8 @@ impl<S: Immediate + InlineLimits> Limiter<S> {
     }
 }
 
-#[cfg(all(test, feature = "memory"))]
+#[cfg(test)]
+#[cfg(feature = "memory")]
 mod tests {
     use ratekeeper_core::{Quota, Rule};
 

@@ -6,6 +6,9 @@ use ratekeeper_redis::RedisStore;
 
 use crate::{Options, server::Server, time::in_flight};
 
+/// A constructor of rules.
+type Constructor = fn(&str, Quota) -> Rule;
+
 const KEYS: usize = 1_000;
 
 const FLOOR: &str = "#!lua
@@ -23,7 +26,7 @@ pub(crate) async fn report(server: &Server, options: &Options) {
     println!("| algorithm | time | × TIME + 3 GET + 3 SET PX |");
     println!("|---|---|---|");
     let quota = Quota::per_second(1_000_000);
-    let algorithms: [(&str, fn(&str, Quota) -> Rule); 3] = [
+    let algorithms: [(&str, Constructor); 3] = [
         ("token bucket", |name, quota| Rule::token_bucket(name, quota)),
         ("fixed window", |name, quota| Rule::fixed_window(name, quota)),
         ("sliding counter", |name, quota| Rule::sliding_counter(name, quota)),

@@ -275,7 +275,7 @@ fn help_has_examples_and_version_is_printed() {
         assert!(run.lines().iter().any(|line| line.starts_with("  ratekeeper ")), "{args:?}\n{}", run.stdout);
     }
     let version = format!("ratekeeper {}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(fixture.run(&["-V"]).lines(), [version.clone()]);
+    assert_eq!(fixture.run(&["-V"]).lines(), std::slice::from_ref(&version));
     let long = fixture.run(&["--version"]);
     let (lines, commit) = (long.lines(), option_env!("RATEKEEPER_COMMIT").unwrap_or("unknown"));
     assert_eq!(lines[..2], [version, format!("commit: {commit}")]);

@@ -64,6 +64,7 @@ fn conformance_vectors_agree_with_the_oracle() {
             continue; // The oracle enforces every rule.
         }
         for (number, request) in (1..).zip(takes) {
+            #[allow(clippy::cast_possible_truncation, reason = "times of vectors are below 2^53")]
             let micros = |field: &str| (request[field].as_f64().unwrap_or_default() * 1e3).round() as u64;
             let take = Take::up_to(Span::from_micros(micros("max_wait_ms"))).with_lease(LeaseId(number));
             let key = request["key"].as_str().unwrap();

@@ -5,7 +5,7 @@
 
 use parking_lot::MutexGuard;
 use ratekeeper_core::{
-    Ask, Decision, OnExpiry, RequestId, StoreError, Terms, Timestamp, Verb,
+    Ask, Decision, Effect, OnExpiry, RequestId, StoreError, Terms, Timestamp, Verb,
     store_api::{OpenReservation, RequestRecord},
 };
 
@@ -60,7 +60,7 @@ impl<C: Clock> MemoryStore<C> {
         })
     }
 
-    /// Records an allowed take with an id under each of its keys that was charged.
+    /// Records an allowed take with an id under each of its keys that was charged. Policies without rules charge nothing.
     #[allow(clippy::too_many_arguments, reason = "the last part of one function, split where it reads best")]
     pub(super) fn record(
         &self,
@@ -73,7 +73,8 @@ impl<C: Clock> MemoryStore<C> {
         now: Timestamp,
     ) {
         let Some(id) = terms.id.filter(|_| decision.is_allowed()) else { return };
-        for ((key, &position), ask) in keys.iter().zip(positions).zip(asks).filter(|(_, ask)| ask.cost > 0) {
+        let is_charged = |ask: &Ask<'_, InstalledPolicy>| ask.cost > 0 && has_rules(ask);
+        for ((key, &position), ask) in keys.iter().zip(positions).zip(asks).filter(|(_, ask)| is_charged(ask)) {
             let record = RequestRecord::of(decision, ask.cost, terms, now);
             let recorded = Recorded { record, decision: decision.clone() };
             locked[position].1.record(RecordKey { hash: key.hash, id }, recorded, now);
@@ -94,6 +95,9 @@ impl<C: Clock> MemoryStore<C> {
         let key = self.hash_key(ask)?;
         let now = self.inner.clock.now();
         let mut shard = self.shard(key.hash).lock();
+        if !has_rules(ask) {
+            return Ok(shard.decide(&key, 0, &Verb::Peek, now));
+        }
         let recorded = shard.recorded(RecordKey { hash: key.hash, id });
         let recorded = recorded.filter(|recorded| recorded.record.is_known_to(verb, now));
         let recorded = recorded.ok_or(StoreError::UnknownId)?;
@@ -101,4 +105,9 @@ impl<C: Clock> MemoryStore<C> {
         let charged = recorded.record.charged;
         Ok(shard.decide(&key, cost, &change, now).with_granted(Some(charged)))
     }
+}
+
+/// Whether the policy limits its requests; the others deny or exempt all of them.
+fn has_rules(ask: &Ask<'_, InstalledPolicy>) -> bool {
+    ask.policy.handle.version.policy.effect() == Effect::Limit
 }

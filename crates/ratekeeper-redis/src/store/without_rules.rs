@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use ratekeeper_core::{Ask, DecidedBy, Decision, Effect, RuleDecisions, Span, Store, StoreError, Take, Terms, Verb, Verdict};
+use ratekeeper_core::{
+    Ask, DecidedBy, Decision, Effect, RuleDecisions, Span, Store, StoreError, Take, Terms, Verb, Verdict,
+};
 
 use super::{RedisStore, keys::NamedKey};
 use crate::{ledger::RequestKey, policies::RedisPolicy};

@@ -25,7 +25,7 @@ impl Engine {
         match book.find(domain, descriptor) {
             Ok(Match::Policy(entry, counted)) => ids.push(id(entry, &counted)),
             Ok(Match::Limit(LimitEntry { kind: LimitKind::Policy(entry), .. }, counted)) => {
-                ids.push(id(entry, &counted))
+                ids.push(id(entry, &counted));
             }
             Ok(Match::Policies(all)) => ids.extend(all.iter().map(|(entry, counted)| id(entry, counted))),
             _ => {}

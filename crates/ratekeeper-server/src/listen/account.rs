@@ -209,8 +209,8 @@ impl fmt::Debug for Account {
     }
 }
 
-/// A handful of requests, or fewer with long bodies.
-pub(super) const GUARANTEED_BYTES: usize = 16 << 10;
+/// A handful of requests, or fewer with long bodies: one page of metrics of a server with few policies.
+pub(super) const GUARANTEED_BYTES: usize = 24 << 10;
 /// Charged for a request from its header block to the end of its response: the task, the stream's state in h2 and hyper,
 /// the usual header fields. An estimate, without h2's stream tables, which are freed with the connection.
 pub(crate) const REQUEST_BYTES: usize = 4 << 10;
