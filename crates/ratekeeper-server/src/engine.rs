@@ -29,7 +29,9 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use ratekeeper_core::{Ask, Decision, Release, Store, StoreError, Take, Terms, Timestamp, Verb, store_api::LeaseIds};
+use ratekeeper_core::{
+    Ask, Decision, LeaseId, Release, Store, StoreError, Take, Terms, Timestamp, Verb, store_api::LeaseIds,
+};
 
 pub use self::{
     answer::{Answer, Resolution, SubjectAnswer},
@@ -165,7 +167,9 @@ impl Engine {
                 // A request that a ban refuses is only counted; it must not reserve permits.
                 let take = if resolved.refused { Take::now() } else { take };
                 let holds = resolved.targets.iter().any(|target| target.entry.policy.has_leases());
-                let take = if holds { take.with_lease(self.inner.lease_ids.next_id()) } else { take };
+                // A replay names its leases itself, so that its output is the same each time.
+                let is_unnamed = take.lease == LeaseId(0);
+                let take = if holds && is_unnamed { take.with_lease(self.inner.lease_ids.next_id()) } else { take };
                 self.ask_store_with(&asks, Verb::Take(take), terms).await.map(Some)
             }
             // Keys that were not charged under the id have no record of it.
