@@ -10,7 +10,7 @@ use tokio_rustls::{
     TlsConnector,
     rustls::{
         ClientConfig, RootCertStore,
-        crypto::aws_lc_rs,
+        crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     },
 };
@@ -39,7 +39,7 @@ impl TlsArgs {
 
     pub(super) fn connector(&self) -> Result<TlsConnector, Failure> {
         // An explicit provider does not depend on the process-wide default.
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| Failure::Option(error.to_string()))?
             .with_root_certificates(self.authorities()?);

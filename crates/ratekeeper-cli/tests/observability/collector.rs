@@ -26,7 +26,7 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         RootCertStore, ServerConfig,
-        crypto::aws_lc_rs,
+        crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::WebPkiClientVerifier,
     },
@@ -64,7 +64,7 @@ impl Collector {
         let read = |file: PathBuf| CertificateDer::pem_file_iter(file).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
         let mut trusted = RootCertStore::empty();
         trusted.add_parsable_certificates(read(certificates.ca()));
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(ring::default_provider());
         let clients =
             WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), Arc::clone(&provider)).build().unwrap();
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();

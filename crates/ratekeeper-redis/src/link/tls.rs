@@ -4,7 +4,7 @@ use std::{io, path::Path, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use tokio::net::TcpStream;
@@ -30,7 +30,7 @@ pub(super) async fn handshake(
 
 fn client_config(files: &TlsFiles) -> Result<ClientConfig, String> {
     // The provider is explicit, so that it does not depend on what the process has installed.
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(trusted(files.ca.as_deref())?);

@@ -8,7 +8,7 @@ use std::{
 use arc_swap::ArcSwap;
 use rustls::{
     RootCertStore, ServerConfig,
-    crypto::aws_lc_rs,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Tls {
 }
 
 fn server_config(files: &TlsFiles, alpn: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(ring::default_provider());
     let cert = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key)
         .map_err(|error| wrong(&files.key, format!("is no private key in PEM: {error}")))?;

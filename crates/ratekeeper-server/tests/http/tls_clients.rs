@@ -18,7 +18,7 @@ use tokio_rustls::{
     TlsConnector, client,
     rustls::{
         ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-        crypto::aws_lc_rs,
+        crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
 };
@@ -56,7 +56,7 @@ impl Credentials {
     fn config(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.ca).unwrap()).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
