@@ -21,9 +21,9 @@ use crate::{
 /// The results of all rules, combined into one decision.
 pub(crate) struct Evaluation {
     /// Each rule's result; `None` if the cost exceeds its limit.
-    pub(crate) weighed: SmallVec<[Option<Weighed>; 3]>,
+    pub(crate) weighed: SmallVec<[Option<Weighed>; INLINE]>,
     /// The same after a refused take was counted; empty if no rule counts them.
-    after: SmallVec<[Option<Weighed>; 3]>,
+    after: SmallVec<[Option<Weighed>; INLINE]>,
     /// The longest retry_after of the enforcing rules after that.
     retry_after_counted: Span,
     /// The first time at which all enforcing rules admit it.
@@ -198,3 +198,6 @@ pub(crate) fn rule_decision(rule: &ReadyRule, look: Look, verdict: Verdict, now:
         role: if rule.is_auto_block() { RuleRole::Block } else { RuleRole::Limit },
     }
 }
+
+/// Rules whose results need no allocation.
+const INLINE: usize = 8;

@@ -11,7 +11,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ratekeeper_core::{
-    Decision, Policy, RuleDecision, Take, Timestamp, Verb, Verdict,
+    Decision, Policy, Take, Timestamp, Verb, Verdict,
     algorithm::{Meter, State},
     store_api::{Block, Held, KeyState, MeteredTake, RequestKey, take_all},
 };
@@ -134,8 +134,9 @@ impl Shard {
         }
     }
 
-    /// Fast path: a take of a stored key whose state is one meter in the entry. `None` in any other case; nothing was changed
-    /// then. Equal to [`decide`](Self::decide) by tests/same_as_core.rs.
+    /// Fast path: a take of a stored key of the current version. A state of one meter is decided in the entry, any other in
+    /// its place in the slab. `None` in other cases; nothing was changed then. Equal to [`decide`](Self::decide) by
+    /// tests/same_as_core.rs.
     #[inline(always)]
     pub(crate) fn take_known(
         &mut self,
@@ -143,7 +144,7 @@ impl Shard {
         cost: u64,
         take: &Take,
         now: Timestamp,
-    ) -> Option<RuleDecision> {
+    ) -> Option<Decision> {
         let newest;
         let version = if key.policy.version.is_current() {
             &*key.policy.version
@@ -162,7 +163,12 @@ impl Shard {
         if entry.is_hot() {
             return None; // promoted since the lookup; `decide` demotes it first
         }
-        let mut meter = entry.meter().filter(|_| self.versions.serial(entry.version()) == version.serial)?;
+        if self.versions.serial(entry.version()) != version.serial {
+            return None;
+        }
+        let Some(mut meter) = entry.meter() else {
+            return self.decide_in_place(index, &version.policy, cost, &Verb::Take(*take), now);
+        };
         let MeteredTake { rule, changed, promised } = version.policy.take_metered(&mut meter, cost, take, now)?;
         if let Some(promised) = promised {
             let waiting = with_reservation(meter, promised);
@@ -171,7 +177,7 @@ impl Shard {
             }
             let index = self.find(key)?; // eviction may have moved the entry
             self.spill(index, waiting);
-            return Some(rule);
+            return Some(Decision::of_one(rule, now));
         }
         if changed {
             entry.set_meter(meter);
@@ -183,11 +189,41 @@ impl Shard {
         if !key.words.is_long() && key.policy.version.is_current() {
             self.consider_promotion(index, key, version.serial, meter);
         }
+        self.sweep_sometimes(now);
+        Some(Decision::of_one(rule, now))
+    }
+
+    /// Decides on a spilled state in its place in the slab, without moving it out and in again. The key stays stored even if
+    /// it is back to its initial state; the sweep removes it. `None` if the state has to be elsewhere afterwards: a single
+    /// meter returns to its entry.
+    fn decide_in_place(
+        &mut self,
+        index: usize,
+        policy: &Policy,
+        cost: u64,
+        verb: &Verb,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        let key_state = self.key_states.get_mut(self.table.get(index).spilled()?)?;
+        if key_state.states.len() != policy.rules().len() || matches!(*key_state.states, [State::Meter(_)]) {
+            return None;
+        }
+        let before = heap_bytes(key_state);
+        let decision = policy.decide(key_state, cost, verb, now).decision;
+        let after = heap_bytes(key_state);
+        self.heap = self.heap - before + after;
+        mark_if_denied(self.table.get_mut(index), &decision);
+        // A list may have grown beyond the budget.
+        self.evict_until(|shard| shard.bytes() <= shard.budget, now);
+        self.sweep_sometimes(now);
+        Some(decision)
+    }
+
+    fn sweep_sometimes(&mut self, now: Timestamp) {
         self.decisions = self.decisions.wrapping_add(1);
         if self.decisions.is_multiple_of(SWEEP_EVERY) {
             self.sweep(1, now);
         }
-        Some(rule)
     }
 
     /// Decides one verb for one key.
@@ -240,6 +276,12 @@ impl Shard {
             && let Some(meter) = entry.meter()
         {
             return self.decide_metered(index, meter, policy, cost, verb, now);
+        }
+        if matches!(verb, Verb::Release(_) | Verb::Heartbeat(_))
+            && self.versions.serial(entry.version()) == target.version.serial
+            && let Some(decision) = self.decide_in_place(index, policy, cost, verb, now)
+        {
+            return decision;
         }
         let mut key_state = self.check_out(index, key.policy, &target, now);
         let step = policy.decide(&mut key_state, cost, verb, now);

@@ -36,10 +36,17 @@ pub struct Counter {
 }
 
 /// The counts of one key, oldest first; empty slices are not stored.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+///
+/// A decision takes the same time for any number of slices: the total is kept, and a slice that leaves is skipped first
+/// and removed later, together with others.
+#[derive(Clone, Debug, Default)]
 pub struct CounterState {
     /// The clock at the last change, to detect steps back.
     last: Timestamp,
+    /// Permits of all slices that are not skipped.
+    total: u64,
+    /// How many slices at the front are skipped, because they had left the window at the last change.
+    skipped: usize,
     slices: SmallVec<[Slice; 4]>,
 }
 
@@ -59,19 +66,19 @@ impl Counter {
 
     /// Permits that count at `now`, reservations included.
     pub fn used(&self, state: &CounterState, now: Timestamp) -> u64 {
-        self.live(state, state.moment(now)).iter().map(|slice| slice.permits).sum()
+        self.live(state, state.moment(now)).1
     }
 
     /// Migrates a state from another quota. If the slices have another length, each is placed by its last microsecond, so
     /// that none leaves early.
     pub(crate) fn adopt(&self, old: &Self, state: &CounterState, scale: Scale, now: Timestamp) -> CounterState {
-        let indexed = old.live(state, state.moment(now)).iter().map(|slice| {
+        let indexed = old.live(state, state.moment(now)).0.iter().map(|slice| {
             let last_moment = old.start(slice) + old.slice - Span::MICROSECOND;
             let within_past = if old.start(slice) <= state.last { last_moment.min(state.last) } else { last_moment };
             let index = if old.slice == self.slice { slice.index } else { self.index(within_past) };
             (index, scale.apply(slice.permits))
         });
-        CounterState { last: state.last, slices: SmallVec::from_vec(merged(indexed)) }
+        CounterState::of(state.last, merged(indexed))
     }
 
     /// The slices that count at `now`, oldest first: where each begins, and its permits.
@@ -80,7 +87,7 @@ impl Counter {
         state: &'a CounterState,
         now: Timestamp,
     ) -> impl Iterator<Item = (Timestamp, u64)> + 'a {
-        self.live(state, state.moment(now)).iter().map(|slice| (self.start(slice), slice.permits))
+        self.live(state, state.moment(now)).0.iter().map(|slice| (self.start(slice), slice.permits))
     }
 
     /// Length of the window.
@@ -115,31 +122,42 @@ impl Counter {
     /// (The slice of the last change may hold reservations as well.)
     fn moved(&self, state: &CounterState, back: Span, now: Timestamp) -> Vec<Slice> {
         let (by, newest, last) = (back.as_micros() / self.slice.as_micros(), self.index(now), self.index(state.last));
-        let indexed = state.slices.iter().map(|slice| {
+        let indexed = state.stored().iter().map(|slice| {
             let index = slice.index.saturating_sub(by);
             (if slice.index < last { index.min(newest) } else { index }, slice.permits)
         });
         merged(indexed)
     }
 
-    /// The slices that count at a time.
-    fn live<'a>(&self, state: &'a CounterState, moment: Timestamp) -> &'a [Slice] {
-        let gone = state.slices.partition_point(|slice| self.leaves_at(slice) <= moment);
-        &state.slices[gone..]
+    /// The slices that count at a time, and their permits. Slices that have left since the last change are counted one by
+    /// one; the next charge skips them.
+    fn live<'a>(&self, state: &'a CounterState, moment: Timestamp) -> (&'a [Slice], u64) {
+        let (mut live, mut permits) = (state.stored(), state.total);
+        while let [first, rest @ ..] = live
+            && self.leaves_at(first) <= moment
+        {
+            (live, permits) = (rest, permits.saturating_sub(first.permits));
+        }
+        (live, permits)
     }
 
     fn add(&self, state: &mut CounterState, permits: u64, index: u64) {
+        state.total = state.total.saturating_add(permits);
         match state.slices.last_mut() {
             Some(last) if last.index >= index => last.permits = last.permits.saturating_add(permits),
             _ => state.slices.push(Slice { index, permits }),
         }
     }
 
-    /// Stores the time and removes the slices that have left.
+    /// Stores the time and skips the slices that have left. They are removed once they are half of all.
     fn bring_up_to_date(&self, state: &mut CounterState, now: Timestamp) {
         state.last = state.moment(now);
-        let gone = state.slices.len() - self.live(state, state.last).len();
-        state.slices.drain(..gone);
+        let (live, permits) = self.live(state, state.last);
+        (state.skipped, state.total) = (state.slices.len() - live.len(), permits);
+        if state.skipped * 2 >= state.slices.len() {
+            state.slices.drain(..state.skipped);
+            state.skipped = 0;
+        }
     }
 
     fn line(&self, slices: &[Slice]) -> Timestamp {
@@ -160,9 +178,19 @@ fn merged(indexed: impl Iterator<Item = (u64, u64)>) -> Vec<Slice> {
 }
 
 impl CounterState {
+    fn of(last: Timestamp, slices: Vec<Slice>) -> Self {
+        let total = slices.iter().map(|slice| slice.permits).fold(0, u64::saturating_add);
+        Self { last, total, skipped: 0, slices: SmallVec::from_vec(slices) }
+    }
+
+    /// The slices that are not skipped.
+    fn stored(&self) -> &[Slice] {
+        &self.slices[self.skipped..]
+    }
+
     /// The time to read the slices at: now, or later while a clock that stepped back catches up.
     fn moment(&self, now: Timestamp) -> Timestamp {
-        if self.slices.is_empty() { now } else { now.max(self.last) }
+        if self.stored().is_empty() { now } else { now.max(self.last) }
     }
 
     /// The clock at the last change.
@@ -172,12 +200,12 @@ impl CounterState {
 
     /// The stored slices, oldest first: index and permits.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
-        self.slices.iter().map(|slice| (slice.index, slice.permits))
+        self.stored().iter().map(|slice| (slice.index, slice.permits))
     }
 
     /// A counter from its stored form. The slices must ascend, as [`pairs`](Self::pairs) returns them.
     pub fn restore(last: Timestamp, pairs: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        Self { last, slices: pairs.into_iter().map(|(index, permits)| Slice { index, permits }).collect() }
+        Self::of(last, pairs.into_iter().map(|(index, permits)| Slice { index, permits }).collect())
     }
 
     /// Heap bytes beyond the struct itself.
@@ -185,6 +213,15 @@ impl CounterState {
         if self.slices.spilled() { self.slices.capacity() * size_of::<Slice>() } else { 0 }
     }
 }
+
+/// Two states are equal if their slices are; how many are skipped in front of them does not matter.
+impl PartialEq for CounterState {
+    fn eq(&self, other: &Self) -> bool {
+        self.last == other.last && self.stored() == other.stored()
+    }
+}
+
+impl Eq for CounterState {}
 
 impl Algorithm for Counter {
     type State = CounterState;
@@ -196,17 +233,15 @@ impl Algorithm for Counter {
     fn follow(&self, state: &mut CounterState, now: Timestamp) -> Span {
         let back = stepped_back(state.last, now, self.tolerance);
         if back > Span::ZERO {
-            state.slices = SmallVec::from_vec(self.moved(state, back, now));
-            state.last = state.last - back;
+            *state = CounterState::of(state.last - back, self.moved(state, back, now));
         }
         back
     }
 
     fn weigh(&self, state: &CounterState, cost: u64, now: Timestamp) -> Weighed {
         let moment = state.moment(now);
-        let live = self.live(state, moment);
+        let (live, mut counted) = self.live(state, moment);
         let line = self.line(live);
-        let mut counted: u64 = live.iter().map(|slice| slice.permits).sum();
         if cost == 0 || (counted + cost <= self.limit && line <= moment) {
             return Weighed::at(now);
         }
@@ -239,37 +274,42 @@ impl Algorithm for Counter {
         self.bring_up_to_date(state, now);
         let until = self.index(back.at.unwrap_or(state.last));
         let mut missing = back.cost;
-        for slice in state.slices.iter_mut().rev().filter(|slice| slice.index <= until) {
+        let CounterState { skipped, total, slices, .. } = state;
+        for slice in slices[*skipped..].iter_mut().rev().filter(|slice| slice.index <= until) {
             if missing == 0 || (back.at.is_some() && slice.index != until) {
                 break;
             }
             let permits = slice.permits.min(missing);
             slice.permits -= permits;
+            *total = total.saturating_sub(permits);
             missing -= permits;
         }
-        state.slices.retain(|slice| slice.permits > 0);
+        if slices[*skipped..].iter().any(|slice| slice.permits == 0) {
+            slices.drain(..*skipped);
+            *skipped = 0;
+            slices.retain(|slice| slice.permits > 0);
+        }
     }
 
     fn look(&self, state: &CounterState, now: Timestamp) -> Look {
         let moment = state.moment(now);
-        let live = self.live(state, moment);
-        let used: u64 = live.iter().map(|slice| slice.permits).sum();
+        let (live, used) = self.live(state, moment);
         let remaining = if self.line(live) > moment { 0 } else { self.limit.saturating_sub(used) };
         Look { remaining, reset_at: live.last().map_or(now, |slice| self.leaves_at(slice)) }
     }
 
     /// A reservation may be for any time of the last slice.
     fn line_ends(&self, state: &CounterState, _now: Timestamp) -> Timestamp {
-        state.slices.last().map_or(Timestamp::EPOCH, |slice| self.start(slice) + self.slice - Span::MICROSECOND)
+        state.stored().last().map_or(Timestamp::EPOCH, |slice| self.start(slice) + self.slice - Span::MICROSECOND)
     }
 
     /// Reservations of one slice do not depend on each other.
     fn is_last_in_line(&self, state: &CounterState, _cost: u64, at: Timestamp, _now: Timestamp) -> bool {
-        at >= self.line(&state.slices)
+        at >= self.line(state.stored())
     }
 
     fn reset_with_held(&self, state: &CounterState, held: Held, _now: Timestamp) -> Timestamp {
-        let index = state.slices.last().map_or(0, |slice| slice.index).max(self.index(held.until));
+        let index = state.stored().last().map_or(0, |slice| slice.index).max(self.index(held.until));
         self.leaves_at(&Slice { index, permits: 0 })
     }
 

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::{
-    Timestamp,
+    Span, Timestamp,
     algorithm::{Algorithm, State},
     store_api::KeyState,
 };
@@ -94,11 +94,17 @@ impl Shard {
     }
 
     /// Examines `slots` slots and removes keys that are back to their initial state. Shrinks a table that is mostly empty.
+    ///
+    /// While the shard has room, a key that was charged a moment ago stays, and a hot one stays hot: most keys refill between
+    /// two requests, and storing them anew each time costs several times as much as a decision.
     pub(crate) fn sweep(&mut self, slots: usize, now: Timestamp) {
+        let kept_since = if self.bytes() <= self.budget / 2 { now - LINGER } else { Timestamp::MAX };
         for _ in 0..slots.min(2 * self.table.slots()) {
             let index = self.next_hand();
-            self.demote_if_reset(index, now);
-            if self.eviction_cost(index, now).is_some_and(|cost| cost.reset_at <= now) {
+            self.demote_if_reset(index, kept_since, now);
+            if self.eviction_cost(index, now).is_some_and(|cost| cost.reset_at <= now)
+                && self.charged_at(index) < kept_since
+            {
                 self.remove(index);
                 self.stats.expired += 1;
                 self.hand = index; // the entry that moved up here has not been examined
@@ -134,6 +140,22 @@ impl Shard {
         let index = if self.hand < self.table.slots() { self.hand } else { 0 };
         self.hand = index + 1;
         index
+    }
+
+    /// When the key was charged last, as far as its meters show.
+    fn charged_at(&self, index: usize) -> Timestamp {
+        let entry = self.table.get(index);
+        let charged_at = |state: &State| match state {
+            State::Meter(meter) => meter.at,
+            State::Log(log) => log.last(),
+            State::Counter(counter) => counter.last(),
+            State::Leases(leases) => leases.last(),
+        };
+        match (entry.meter(), entry.spilled().and_then(|place| self.key_states.get(place))) {
+            (Some(meter), _) => meter.at,
+            (None, Some(key_state)) => key_state.states.iter().map(charged_at).max().unwrap_or_default(),
+            (None, None) => Timestamp::EPOCH,
+        }
     }
 
     fn eviction_cost(&self, index: usize, now: Timestamp) -> Option<EvictionCost> {
@@ -175,5 +197,7 @@ const SWEEP_SLOTS: usize = 3;
 const CANDIDATES: usize = 16;
 /// Keys evicted at most for one new key, whose state may be larger than theirs.
 const EVICTIONS: usize = 8;
+/// How long a key that is back to its initial state stays after its last charge, while half of the budget is free.
+const LINGER: Span = Span::from_secs(10);
 /// Smaller tables are not shrunk.
 const KEEP_SLOTS: usize = 256;

@@ -44,23 +44,24 @@ impl Shard {
         }
     }
 
-    /// Demotes a hot key that is back to its initial state, so that the sweep can remove it.
-    pub(super) fn demote_if_reset(&mut self, index: usize, now: Timestamp) {
+    /// Demotes a hot key that is back to its initial state and was not charged since `kept_since`, so that the sweep can
+    /// remove it.
+    pub(super) fn demote_if_reset(&mut self, index: usize, kept_since: Timestamp, now: Timestamp) {
         let entry = self.table.get(index);
         if !entry.is_hot() {
             return;
         }
         let Some(policy) = self.versions.policy(entry.version()) else { return };
-        let is_initial = |meter| {
+        let is_kept = |meter: Meter| {
             let look = |rule: &ReadyRule| rule.algorithm().look(&State::Meter(meter), now);
-            policy.rules().iter().all(|rule| look(rule).reset_at <= now)
+            meter.at >= kept_since || policy.rules().iter().any(|rule| look(rule).reset_at > now)
         };
-        // A hot state is only ever charged. If the older state in the entry is not initial, the hot one is not either.
-        if !entry.meter().is_some_and(is_initial) {
+        // A hot state is only ever charged. If the older state in the entry is kept, so is the hot one.
+        if entry.meter().is_none_or(is_kept) {
             return;
         }
         match self.hot.peek(self.wanted(index)) {
-            Some(meter) if !is_initial(meter) => self.table.get_mut(index).set_meter(meter),
+            Some(meter) if is_kept(meter) => self.table.get_mut(index).set_meter(meter),
             _ => self.demote(index),
         }
     }

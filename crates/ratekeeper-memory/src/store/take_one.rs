@@ -136,7 +136,7 @@ impl<T> ReturnBarrier<T> {
 fn take_locked(shard: &Mutex<Shard>, key: &HashedKey<'_>, cost: u64, take: &Take, now: Timestamp) -> Decision {
     let mut shard = shard.lock();
     match shard.take_known(key, cost, take, now) {
-        Some(rule) => Decision::of_one(rule, now),
+        Some(decision) => decision,
         None => shard.decide(key, cost, &Verb::Take(*take), now),
     }
 }
