@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratekeeper_testkit::servers::{Binary, Reply, Sentinels, wait_until};
 
-const FAILOVER: Duration = Duration::from_secs(15);
+const FAILOVER: Duration = Duration::from_secs(60);
 
 fn survives_the_death_of_its_primary(sentinels: &Sentinels) {
     let old = sentinels.primary();
